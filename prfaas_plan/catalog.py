@@ -1,0 +1,49 @@
+"""Profiles by name: the model, accelerator or measurement a scenario, a command or a program asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from prfaas_plan.measured import MeasuredProfile, measured_from_mapping
+from prfaas_plan.model import ModelProfile, model_from_mapping
+from prfaas_plan.profiles import find_profile, list_profiles, load_toml
+
+__all__ = ["find_measured", "load_measured", "load_model"]
+
+
+def load_model(name: str, extra: Sequence[str | Path] = (), *, where: str = "model", key: str = "") -> ModelProfile:
+    """Load a model profile by id, alias or path; a path to a Hugging Face ``config.json`` is imported.
+
+    Raises `ProfileNotFoundError` or `ProfileError`.
+    """
+    path = find_profile("model", name, extra, where, key)
+    if path.suffix == ".json":
+        from prfaas_plan.hf_config import import_config
+
+        return import_config(path)
+    return model_from_mapping(load_toml(path), str(path), path.stem)
+
+
+def load_measured(
+    name: str, extra: Sequence[str | Path] = (), *, where: str = "measured", key: str = ""
+) -> MeasuredProfile:
+    """Load a measured profile by id or path.
+
+    Raises `ProfileNotFoundError` or `ProfileError`.
+    """
+    path = find_profile("measured", name, extra, where, key)
+    return measured_from_mapping(load_toml(path), str(path), path.stem)
+
+
+def find_measured(
+    model: str, accelerator: str, gpus_per_instance: int, extra: Sequence[str | Path] = ()
+) -> MeasuredProfile | None:
+    """Find the measured profile of a model on one instance of an accelerator, if there is one."""
+    for profile_id, path in list_profiles("measured", extra).items():
+        if not profile_id.startswith(f"{model}."):
+            continue
+        profile = measured_from_mapping(load_toml(path), str(path), profile_id)
+        if (profile.model, profile.accelerator, profile.gpus_per_instance) == (model, accelerator, gpus_per_instance):
+            return profile
+    return None

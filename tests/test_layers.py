@@ -1,0 +1,64 @@
+"""A module imports only from lower layers, and never from itself in a circle."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "prfaas_plan"
+
+LAYERS: list[set[str]] = [
+    {"errors"},
+    {"units", "numerics"},
+    {"schema", "profiles"},
+    {"model", "hardware", "measured", "workload"},
+    {"hf_config", "trace_files"},
+    {"catalog"},
+    {"scenario"},
+    {"kv_cache", "parameters", "roofline", "prefill", "decode", "link", "queueing", "cost"},
+    {"throughput", "routing", "fleet", "prefix_pool", "sensitivity"},
+    {"planner", "whatif", "simulate", "calibrate", "verify"},
+    {"report", "writers"},
+    {"cli"},
+    {"__main__", "__init__"},
+]
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+
+def modules() -> list[Path]:
+    return sorted(p for p in PACKAGE.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names = [node.module]
+            if node.module == "prfaas_plan":
+                names = [f"prfaas_plan.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        found |= {n.split(".")[1] for n in names if n.startswith("prfaas_plan.")}
+    return found
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_point_down(path: Path) -> None:
+    name = name_of(path)
+    assert name in RANK, f"{name} has no layer: add it to LAYERS"
+    upward = {other for other in imported(path) if RANK.get(other, -1) >= RANK[name] and other != name}
+    if path.parent == PACKAGE:
+        assert not upward, f"{name} imports {upward}, which is not below it"
+
+
+def test_nothing_is_imported_relatively() -> None:
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path} imports relatively"
