@@ -83,6 +83,7 @@ class Attention:
     gate: str = text("output gate: per query head or per element", choices=_GATES, default="none")
     q_rank: int | None = _count("rank of a factorised query projection", default=None)
     index: Index | None = part("indexer of block-sparse attention", default=None)
+    k_is_v: bool = flag("whether the value comes from the key projection; both are cached all the same", default=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +246,7 @@ class ModelProfile:
     tied_embeddings: bool = flag("whether input and output embeddings are one matrix", default=False)
     max_context_tokens: int | None = quantity("token", "longest context", at_least=1, default=None)
     mtp_layers: int = _count("multi-token-prediction layers, loaded only when speculating", at_least=0, default=0)
+    mtp_block: str = text("attention block of a multi-token-prediction layer", default="")
     layers: tuple[str, ...] = text("blocks of each layer, joined by '+'; '*n' repeats", default=())
     blocks: dict[str, Block] = part("distinct blocks by name", factory=dict)
     weights: WeightFormats | None = part("checkpoint formats", default=None)
@@ -335,7 +337,9 @@ def _check_structure(profile: ModelProfile, reader: Reader) -> None:
     used = set(profile.counts)
     for name in sorted(used - set(profile.blocks)):
         reader.fault("layers", "names a block that is not in [blocks]", name, nearest(name, profile.blocks))
-    for name in sorted(set(profile.blocks) - used):
+    if profile.mtp_block and profile.mtp_block not in profile.blocks:
+        reader.fault("mtp_block", "is not in [blocks]", profile.mtp_block, nearest(profile.mtp_block, profile.blocks))
+    for name in sorted(set(profile.blocks) - used - {profile.mtp_block}):
         reader.fault(f"blocks.{name}", "no layer uses this block")
 
 
