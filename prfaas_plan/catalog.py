@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from prfaas_plan.efficiency import Efficiency, efficiency_from_mapping
+from prfaas_plan.hardware import HardwareProfile, hardware_from_mapping
 from prfaas_plan.measured import MeasuredProfile, measured_from_mapping
 from prfaas_plan.model import ModelProfile, model_from_mapping
-from prfaas_plan.profiles import find_profile, list_profiles, load_toml
+from prfaas_plan.profiles import find_profile, list_profiles, load_toml, shipped_folder
 
-__all__ = ["find_measured", "load_measured", "load_model"]
+__all__ = ["find_measured", "load_hardware", "load_measured", "load_model"]
 
 
 def load_model(name: str, extra: Sequence[str | Path] = (), *, where: str = "model", key: str = "") -> ModelProfile:
@@ -23,6 +26,31 @@ def load_model(name: str, extra: Sequence[str | Path] = (), *, where: str = "mod
 
         return import_config(path)
     return model_from_mapping(load_toml(path), str(path), path.stem)
+
+
+def load_hardware(
+    name: str, extra: Sequence[str | Path] = (), *, where: str = "accelerator", key: str = ""
+) -> HardwareProfile:
+    """Load an accelerator by id, alias or path; without efficiencies of its own it takes those of its family.
+
+    Where even the family has none, the generic ones are taken; `Efficiency.family` says which it was.
+    Raises `ProfileNotFoundError` or `ProfileError`.
+
+    >>> load_hardware("h200").id
+    'h200-sxm'
+    """
+    path = find_profile("hardware", name, extra, where, key)
+    profile = hardware_from_mapping(load_toml(path), str(path), path.stem)
+    return profile if profile.efficiency else replace(profile, efficiency=family_efficiency(profile.family))
+
+
+def family_efficiency(family: str) -> Efficiency:
+    """Load the shipped constants of a family of accelerators, or the generic ones if it has none."""
+    folder = shipped_folder("hardware_profiles") / "efficiencies"
+    path = folder / f"{family}.toml"
+    if not path.is_file():
+        path = folder / "generic.toml"
+    return efficiency_from_mapping(load_toml(path), str(path), path.stem)
 
 
 def load_measured(

@@ -13,6 +13,7 @@ LAYERS: list[set[str]] = [
     {"errors"},
     {"units", "numerics"},
     {"schema", "profiles"},
+    {"efficiency"},
     {"model", "hardware", "measured", "workload"},
     {"hf_config", "trace_files"},
     {"catalog"},
