@@ -9,6 +9,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 __all__ = ["Curve", "bisect_root", "first_integer", "fit_polynomial", "normal_cdf", "solve_linear"]
 
@@ -45,6 +46,7 @@ class Curve:
         return cls(((c0, c1, c2),))
 
     def __call__(self, x: float) -> float:
+        """Evaluate the curve at a length."""
         c0, c1, c2 = self.pieces[bisect_left(self.breaks, x)]
         return c0 + x * (c1 + x * c2)
 
@@ -69,9 +71,7 @@ class Curve:
         """Cut ``(low, high]`` at the breaks: start, end and coefficients of every piece inside it."""
         cuts = [low, *(b for b in self.breaks if low < b < high), high]
         return [
-            (start, end, self.pieces[bisect_left(self.breaks, end)])
-            for start, end in zip(cuts, cuts[1:], strict=False)
-            if end > start
+            (start, end, self.pieces[bisect_left(self.breaks, end)]) for start, end in pairwise(cuts) if end > start
         ]
 
     def inverse(self, y: float, low: float, high: float) -> float:

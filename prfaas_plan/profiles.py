@@ -73,9 +73,13 @@ def list_profiles(kind: Kind, extra: Sequence[str | Path] = ()) -> dict[str, Pat
     """List every profile of a kind by id; an earlier folder hides a later one."""
     found: dict[str, Path] = {}
     for folder in search_folders(kind, extra):
-        for path in sorted(folder.glob("*.toml")):
-            found.setdefault(path.stem, path)
-    return found
+        found = list_toml(folder) | found
+    return dict(sorted(found.items()))
+
+
+def list_toml(folder: Path) -> dict[str, Path]:
+    """List the TOML files of a folder by their name without the ending."""
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
 def find_profile(

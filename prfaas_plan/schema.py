@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from prfaas_plan.errors import Fault, InputError, ProfileError, UnitError, nearest
-from prfaas_plan.units import is_token_unit, parse, parse_tokens
+from prfaas_plan.units import parse
 
 __all__ = ["Reader", "Spec", "flag", "part", "quantity", "read_record", "specs", "text"]
 
@@ -38,6 +38,9 @@ class Spec:
     above: float | None = None
     at_most: float | None = None
     choices: tuple[str, ...] = ()
+    key: str = ""
+    """Name in the file, where it differs from the field's (``from`` is a Python keyword)."""
+    may_be_infinite: bool = False
 
     def expectation(self) -> str:
         """Say in words what a value must be.
@@ -57,17 +60,17 @@ class Spec:
         return " ".join(["a number", " and ".join(bounds), f"[{self.unit}]"]).replace("  ", " ")
 
     def allows(self, number: float) -> bool:
-        """Say whether a number is finite and within the bounds."""
+        """Say whether a number is finite (where it must be) and within the bounds."""
+        size_is_fine = abs(number) < _HUGE or (self.may_be_infinite and number == math.inf)
         return (
-            math.isfinite(number)
-            and abs(number) < _HUGE
+            size_is_fine
             and (self.at_least is None or number >= self.at_least)
             and (self.above is None or number > self.above)
             and (self.at_most is None or number <= self.at_most)
         )
 
 
-def quantity(
+def quantity(  # noqa: PLR0913 (keyword-only declarations)
     unit: str,
     doc: str,
     *,
@@ -76,15 +79,16 @@ def quantity(
     above: float | None = None,
     at_most: float | None = None,
     default: Any = dataclasses.MISSING,
+    may_be_infinite: bool = False,
 ) -> Any:
     """Declare a number (or a tuple of numbers) with its unit and bounds."""
-    spec = Spec("number", doc, unit, symbol, at_least, above, at_most)
+    spec = Spec("number", doc, unit, symbol, at_least, above, at_most, may_be_infinite=may_be_infinite)
     return field(default=default, metadata={"spec": spec})
 
 
-def text(doc: str, *, choices: Sequence[str] = (), default: Any = dataclasses.MISSING) -> Any:
-    """Declare a text (or a tuple of texts), with the values it may take."""
-    return field(default=default, metadata={"spec": Spec("text", doc, choices=tuple(choices))})
+def text(doc: str, *, choices: Sequence[str] = (), default: Any = dataclasses.MISSING, key: str = "") -> Any:
+    """Declare a text (or a tuple of texts), with the values it may take and its key in the file."""
+    return field(default=default, metadata={"spec": Spec("text", doc, choices=tuple(choices), key=key)})
 
 
 def flag(doc: str, *, default: Any = dataclasses.MISSING) -> Any:
@@ -101,10 +105,14 @@ def part(doc: str, *, default: Any = dataclasses.MISSING, factory: Callable[[], 
 
 
 @functools.cache
-def specs(record: type[Any]) -> dict[str, tuple[dataclasses.Field[Any], Spec, Any]]:
-    """List the declared fields of a record: the dataclass field, its declaration and its resolved type."""
+def specs(record: Any) -> dict[str, tuple[dataclasses.Field[Any], Spec, Any]]:
+    """List the declared fields of a record by their key: dataclass field, declaration and resolved type."""
     hints = typing.get_type_hints(record)
-    return {f.name: (f, f.metadata["spec"], hints[f.name]) for f in dataclasses.fields(record) if "spec" in f.metadata}
+    return {
+        f.metadata["spec"].key or f.name: (f, f.metadata["spec"], hints[f.name])
+        for f in dataclasses.fields(record)
+        if "spec" in f.metadata
+    }
 
 
 @dataclass(slots=True)
@@ -138,7 +146,7 @@ def read_record(record: type[R], data: object, reader: Reader, path: str = "") -
     for name, (declaration, spec, hint) in declared.items():
         key = f"{path}.{name}" if path else name
         if name in data:
-            values[name] = _read_value(hint, spec, data[name], reader, key)
+            values[declaration.name] = _read_value(hint, spec, data[name], reader, key)
         elif declaration.default is dataclasses.MISSING and declaration.default_factory is dataclasses.MISSING:
             reader.fault(key, f"missing; expected {_expected(spec, hint)}: {spec.doc}")
     if len(reader.faults) > before:
@@ -258,7 +266,7 @@ def _number(spec: Spec, value: object, reader: Reader, key: str) -> float | None
         return parse(value, spec.unit, where=reader.where, key=key)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if abs(value) < _HUGE else math.inf
+    return math.copysign(math.inf, value) if isinstance(value, int) and abs(value) > _HUGE else float(value)
 
 
 def _number_with_source(spec: Spec, value: Mapping[Any, Any], reader: Reader, key: str) -> float | None:
@@ -275,17 +283,3 @@ def _number_with_source(spec: Spec, value: Mapping[Any, Any], reader: Reader, ke
     if isinstance(inner, (int, float)) and not isinstance(inner, bool) and unit != spec.unit:
         return parse(f"{inner} {unit}", spec.unit, where=reader.where, key=key)
     return _number(spec, inner, reader, key) if not isinstance(inner, Mapping) else None
-
-
-def read_tokens(value: object, reader: Reader, key: str) -> int | None:
-    """Read a token count outside a record; a fault goes to the reader."""
-    try:
-        return parse_tokens(value, where=reader.where, key=key)  # type: ignore[arg-type]
-    except (UnitError, TypeError, ValueError):
-        reader.fault(key, "expected a whole number of tokens, such as 32000, 32k or 32Ki", value)
-        return None
-
-
-def is_tokens(spec: Spec) -> bool:
-    """Say whether a field counts tokens."""
-    return is_token_unit(spec.unit)

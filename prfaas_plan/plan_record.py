@@ -1,0 +1,356 @@
+"""What a plan says: pools, links, rates, latency, cost, the next best plans, and how each number came about."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prfaas_plan.explanation import Line, Provenance, explain, notes
+from prfaas_plan.latency import FirstToken, unloaded_ttft
+from prfaas_plan.scenario import AT_MEAN_LENGTH, MEAN_SERVICE_TIME, Scenario
+from prfaas_plan.throughput import OperatingPoint
+from prfaas_plan.units import GBPS
+
+__all__ = ["Alternative", "Comparison", "EqualCost", "LinkUse", "Plan", "PoolUse", "Stages", "build_plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """Instances of one cluster in one role, what they can serve and how much of it is used."""
+
+    cluster: str
+    role: str
+    accelerator: str
+    instances: int
+    gpus_per_instance: int
+    capacity_rps: float
+    load_fraction: float
+
+    @property
+    def gpus(self) -> int:
+        """Accelerators of the pool."""
+        return self.instances * self.gpus_per_instance
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the pool under the keys of the interface."""
+        return {
+            "cluster": self.cluster,
+            "role": self.role,
+            "accelerator": self.accelerator,
+            "instances": self.instances,
+            "gpus_per_instance": self.gpus_per_instance,
+            "gpus": self.gpus,
+            "capacity_rps": _number(self.capacity_rps),
+            "load_fraction": self.load_fraction,
+            "idle_fraction": 1.0 - self.load_fraction,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUse:
+    """A link, what of it is usable and what the plan uses."""
+
+    origin: str
+    destination: str
+    capacity_gbps: float
+    usable_gbps: float
+    used_gbps: float
+
+    @property
+    def load_fraction(self) -> float:
+        """Share of the usable rate in use."""
+        return self.used_gbps / self.usable_gbps if self.usable_gbps > 0 and self.used_gbps else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the link under the keys of the interface; an unlimited rate is ``None``."""
+        return {
+            "from": self.origin,
+            "to": self.destination,
+            "capacity_gbps": _number(self.capacity_gbps),
+            "usable_gbps": _number(self.usable_gbps),
+            "used_gbps": self.used_gbps,
+            "load_fraction": self.load_fraction,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Rate of each stage for its own class of requests [req/s]; ``None`` where it does not exist."""
+
+    prfaas_rps: float | None
+    pd_prefill_rps: float | None
+    pd_decode_rps: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the rates by name."""
+        return {
+            "prfaas_rps": self.prfaas_rps,
+            "pd_prefill_rps": self.pd_prefill_rps,
+            "pd_decode_rps": _number(self.pd_decode_rps),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another split of the instances, and what it would serve."""
+
+    prefill_instances: int
+    decode_instances: int
+    threshold_tokens: int | None
+    lambda_max_rps: float
+    loss_fraction: float
+    bottleneck: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the alternative by name."""
+        return {
+            "local_prefill_instances": self.prefill_instances,
+            "local_decode_instances": self.decode_instances,
+            "threshold_tokens": self.threshold_tokens,
+            "lambda_max_rps": self.lambda_max_rps,
+            "loss_fraction": self.loss_fraction,
+            "bottleneck": self.bottleneck,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class OtherReading:
+    """The best plan when capacity is computed the other way (mean service time, or at the mean length)."""
+
+    service_time: str
+    prefill_instances: int
+    decode_instances: int
+    threshold_tokens: int | None
+    lambda_max_rps: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the reading by name."""
+        return {
+            "service_time": self.service_time,
+            "local_prefill_instances": self.prefill_instances,
+            "local_decode_instances": self.decode_instances,
+            "threshold_tokens": self.threshold_tokens,
+            "lambda_max_rps": self.lambda_max_rps,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The best plan for a deployment, with everything needed to check it."""
+
+    scenario: str
+    deployment: str
+    service_time: str
+    lambda_max_rps: float
+    threshold_tokens: int | None
+    offloaded_fraction: float
+    mean_long_tokens: float | None
+    mean_short_tokens: float | None
+    stages: Stages
+    pools: tuple[PoolUse, ...]
+    links: tuple[LinkUse, ...]
+    ttft_s: FirstToken
+    tpot_s: float
+    bottleneck: str
+    mean_input_tokens: float
+    output_tokens: float
+    cost_usd_per_hour: float | None
+    other_reading: OtherReading
+    alternatives: tuple[Alternative, ...]
+    explain: tuple[Line, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def gpus(self) -> int:
+        """Accelerators of all pools."""
+        return sum(pool.gpus for pool in self.pools)
+
+    @property
+    def usd_per_million_output_tokens(self) -> float | None:
+        """Cost of a million output tokens at the largest rate, all pools counted."""
+        if self.cost_usd_per_hour is None:
+            return None
+        tokens_per_hour = self.lambda_max_rps * self.output_tokens * 3600.0
+        return self.cost_usd_per_hour / (tokens_per_hour / 1e6)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the plan under the keys of the interface."""
+        return {
+            "scenario": self.scenario,
+            "deployment": self.deployment,
+            "service_time": self.service_time,
+            "lambda_max_rps": self.lambda_max_rps,
+            "threshold_tokens": self.threshold_tokens,
+            "offloaded_fraction": self.offloaded_fraction,
+            "mean_input_tokens": self.mean_input_tokens,
+            "mean_long_tokens": self.mean_long_tokens,
+            "mean_short_tokens": self.mean_short_tokens,
+            "output_tokens": self.output_tokens,
+            "stages": self.stages.to_dict(),
+            "pools": [pool.to_dict() for pool in self.pools],
+            "links": [link.to_dict() for link in self.links],
+            "gpus": self.gpus,
+            "ttft_s": self.ttft_s.to_dict(),
+            "tpot_s": self.tpot_s,
+            "bottleneck": self.bottleneck,
+            "cost_usd_per_hour": self.cost_usd_per_hour,
+            "usd_per_million_output_tokens": self.usd_per_million_output_tokens,
+            "input_tokens_per_second": self.lambda_max_rps * self.mean_input_tokens,
+            "output_tokens_per_second": self.lambda_max_rps * self.output_tokens,
+            "other_reading": self.other_reading.to_dict(),
+            "alternatives": [alternative.to_dict() for alternative in self.alternatives],
+            "explain": [line.to_dict() for line in self.explain],
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class EqualCost:
+    """The homogeneous fleet that costs what the plan costs."""
+
+    price_ratio: float
+    instances: int
+    lambda_max_rps: float
+    gain_fraction: float
+    fleet: Plan
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the comparison under the keys of the interface."""
+        return {
+            "price_ratio": self.price_ratio,
+            "instances": self.instances,
+            "lambda_max_rps": self.lambda_max_rps,
+            "gain_fraction": self.gain_fraction,
+            "pools": [pool.to_dict() for pool in self.fleet.pools],
+            "cost_usd_per_hour": self.fleet.cost_usd_per_hour,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Deployments side by side; ratios are to the homogeneous one."""
+
+    deployments: tuple[Plan, ...]
+    homogeneous: Plan
+    equal_cost: EqualCost | None
+
+    def ratio(self, plan: Plan) -> float:
+        """Throughput of a deployment over that of the homogeneous one."""
+        return plan.lambda_max_rps / self.homogeneous.lambda_max_rps
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the comparison under the keys of the interface."""
+        return {
+            "scenario": self.homogeneous.scenario,
+            "deployments": [
+                {"name": p.deployment, **p.to_dict(), "ratio_to_homogeneous": self.ratio(p)} for p in self.deployments
+            ],
+            "equal_cost": self.equal_cost.to_dict() if self.equal_cost else None,
+        }
+
+
+def build_plan(
+    scenario: Scenario,
+    deployment: str,
+    points: Sequence[OperatingPoint],
+    other: OperatingPoint,
+    provenance: Provenance,
+) -> Plan:
+    """Turn operating points, best first, into a plan."""
+    best = points[0]
+    system = best.system
+    return Plan(
+        scenario=scenario.name,
+        deployment=deployment,
+        service_time=scenario.service_time,
+        lambda_max_rps=best.max_rate,
+        threshold_tokens=best.threshold,
+        offloaded_fraction=best.long_share,
+        mean_long_tokens=best.mean_long,
+        mean_short_tokens=best.mean_short,
+        stages=Stages(best.prfaas_rate, best.local_prefill_rate, best.decode_rate),
+        pools=_pools(best),
+        links=_links(best, provenance),
+        ttft_s=unloaded_ttft(best),
+        tpot_s=system.decode.step_seconds,
+        bottleneck=" and ".join(best.bottlenecks),
+        mean_input_tokens=system.law.mean,
+        output_tokens=system.output_tokens,
+        cost_usd_per_hour=_cost(scenario, best),
+        other_reading=_other(other),
+        alternatives=tuple(_alternative(p, best) for p in points[1:4]),
+        explain=explain(best, provenance),
+        notes=notes(best, provenance, deployment),
+    )
+
+
+def _pools(point: OperatingPoint) -> tuple[PoolUse, ...]:
+    system, rate = point.system, point.max_rate
+    pools = []
+    if system.remote is not None:
+        load = rate * point.long_share / point.prfaas_compute_rate if point.prfaas_compute_rate else 0.0
+        capacity = point.prfaas_compute_rate or 0.0
+        pools.append((system.remote, "prefill", capacity, load))
+    if system.local is not None:
+        load = rate * (1.0 - point.long_share) / point.local_prefill_rate if point.local_prefill_rate else 0.0
+        pools.append((system.local, "prefill", point.local_prefill_rate or 0.0, load))
+    decode_load = 0.0 if math.isinf(point.decode_rate) else rate / point.decode_rate
+    rows = [
+        PoolUse(p.cluster, role, p.accelerator, p.instances, p.gpus_per_instance, capacity, load)
+        for p, role, capacity, load in pools
+    ]
+    d = system.decode
+    return (
+        *rows,
+        PoolUse(d.cluster, "decode", d.accelerator, d.instances, d.gpus_per_instance, point.decode_rate, decode_load),
+    )
+
+
+def _links(point: OperatingPoint, provenance: Provenance) -> tuple[LinkUse, ...]:
+    link = provenance.link
+    if link is None or point.system.remote is None:
+        return ()
+    used = point.link_used_bytes_per_s / GBPS
+    usable = link.usable_bytes_per_s / GBPS
+    return (LinkUse(link.origin, link.destination, link.bandwidth_gbps, usable, used),)
+
+
+def _cost(scenario: Scenario, point: OperatingPoint) -> float | None:
+    total = 0.0
+    for pool in (point.system.remote, point.system.local, point.system.decode):
+        if pool is None:
+            continue
+        price = scenario.cluster_named(pool.cluster).price_usd_per_gpu_hour
+        if price is None:
+            return None
+        total += pool.instances * pool.gpus_per_instance * price
+    return total
+
+
+def _alternative(point: OperatingPoint, best: OperatingPoint) -> Alternative:
+    system = point.system
+    return Alternative(
+        prefill_instances=system.local.instances if system.local else 0,
+        decode_instances=system.decode.instances,
+        threshold_tokens=point.threshold,
+        lambda_max_rps=point.max_rate,
+        loss_fraction=1.0 - point.max_rate / best.max_rate,
+        bottleneck=" and ".join(point.bottlenecks),
+    )
+
+
+def _other(point: OperatingPoint) -> OtherReading:
+    system = point.system
+    return OtherReading(
+        service_time=AT_MEAN_LENGTH if system.at_mean_length else MEAN_SERVICE_TIME,
+        prefill_instances=system.local.instances if system.local else 0,
+        decode_instances=system.decode.instances,
+        threshold_tokens=point.threshold,
+        lambda_max_rps=point.max_rate,
+    )
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,88 @@
+"""The best length threshold and the best split of instances: exact, by one crossing and one enumeration.
+
+For fixed integers Λ(t) is the smallest of a rising function of t (remote), a falling one (local) and a
+constant (decode), so the best threshold is where the first two cross. A threshold is a whole token count.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+from prfaas_plan.numerics import first_integer
+from prfaas_plan.throughput import OperatingPoint, System, decode_limit, local_limit, operate, remote_limit
+
+__all__ = ["best_point", "best_split", "best_threshold"]
+
+_GRID = 64
+
+
+def best_threshold(system: System) -> int:
+    """Find the threshold [token] with the largest Λ_max by bisection on the crossing of equation 7.
+
+    With the mean service time both sides are monotone in t, so the crossing is the optimum. With the service
+    time at the mean length a heavy tail can bend them, so every stretch between 64 quantiles is searched.
+
+    >>> from prfaas_plan.numerics import Curve
+    >>> from prfaas_plan.throughput import DecodePool, PrefillPool
+    >>> from prfaas_plan.laws import LogNormal
+    >>> law = LogNormal(mu=9.9, sigma=1.0, min=128, max=131072)
+    >>> far = PrefillPool("far", "a", 8, 4, Curve.polynomial(0.4, 4e-5))
+    >>> near = PrefillPool("near", "b", 8, 3, Curve.polynomial(0.5, 13e-5))
+    >>> decode = DecodePool("near", "b", 8, 5, 20, 0.025)
+    >>> system = System(law, 1024, Curve.polynomial(0, 2e4), 1.25e10, far, near, decode)
+    >>> t = best_threshold(system)
+    >>> all(operate(system, t).max_rate >= operate(system, t + step).max_rate for step in (-500, -1, 1, 500))
+    True
+    """
+    first, last = system.law.support
+    ends = (math.ceil(first) - 1, math.ceil(last))
+    grid = list(ends)
+    if system.at_mean_length:
+        inner = (round(system.law.quantile(k / _GRID)) for k in range(1, _GRID))
+        grid = sorted({*ends, *(t for t in inner if ends[0] < t < ends[1])})
+    candidates = set(grid) if system.at_mean_length else set(ends)
+    for low, high in pairwise(grid):
+        if _remote_has_room(system, low) != _remote_has_room(system, high):
+            crossing = _crossing(system, low, high)
+            candidates |= {max(ends[0], crossing - 1), crossing}
+    return max(candidates, key=lambda t: (*_rates(system, t), -t))
+
+
+def _remote_has_room(system: System, threshold: int) -> bool:
+    return remote_limit(system, threshold) >= local_limit(system, threshold)
+
+
+def _crossing(system: System, low: int, high: int) -> int:
+    wanted = _remote_has_room(system, high)
+    return first_integer(lambda t: _remote_has_room(system, t) == wanted, low, high)
+
+
+def _rates(system: System, threshold: int) -> tuple[float, float]:
+    prefill = min(remote_limit(system, threshold), local_limit(system, threshold))
+    return min(prefill, decode_limit(system)), prefill
+
+
+def best_point(system: System) -> OperatingPoint:
+    """Evaluate a system at its best threshold, or without one where only one pool prefills."""
+    if system.has_remote and system.has_local:
+        return operate(system, best_threshold(system))
+    return operate(system, None)
+
+
+def best_split(system: System, instances: int) -> list[OperatingPoint]:
+    """Try every split of `instances` between local prefill and decode, best first.
+
+    Ties go to the split whose prefill side has more room, then to the one with fewer prefill instances.
+    """
+    fewest = 0 if system.has_remote else 1
+    splits = [system.split(n, instances - n) for n in range(fewest, instances)]
+    points = [best_point(split) for split in splits]
+
+    def quality(point: OperatingPoint) -> tuple[float, float, int]:
+        own = point.system
+        cut = point.threshold if point.threshold is not None else (-math.inf if own.has_remote else math.inf)
+        prefill = min(remote_limit(own, cut) if own.has_remote else math.inf, local_limit(own, cut))
+        return (-point.max_rate, -prefill, own.local.instances if own.local else 0)
+
+    return sorted(points, key=quality)

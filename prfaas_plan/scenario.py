@@ -1,0 +1,286 @@
+"""A scenario: which model, which traffic, which clusters and links, and what the service promises."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from prfaas_plan.errors import Fault, InputError, ScenarioError, nearest
+from prfaas_plan.measured import MeasuredProfile, measured_from_mapping
+from prfaas_plan.profiles import list_toml, load_toml, shipped_folder
+from prfaas_plan.schema import Reader, part, quantity, read_record, text
+from prfaas_plan.units import GBPS
+from prfaas_plan.workload import Workload, read_workload
+
+__all__ = ["Cluster", "KvSettings", "Link", "Scenario", "Slo", "load_scenario", "scenario_from_mapping"]
+
+AT_MEAN_LENGTH = "at-mean-length"
+MEAN_SERVICE_TIME = "mean"
+
+LINK_EFFICIENCY = 0.87
+"""Share of a link's nominal rate that KV transfers reach where a scenario does not say: 87 of 100 Gbit/s were
+measured in kvcache-ai/Mooncake#434 (190 of 400 GB/s on another fabric there)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """What a request is promised."""
+
+    tokens_per_second: float | None = quantity("token/s", "output speed of one request", above=0, default=None)
+    tpot_s: float | None = quantity("s", "time per output token", symbol="T_decode", above=0, default=None)
+
+    @property
+    def step_seconds(self) -> float | None:
+        """Longest decode step [s] that keeps the promise; ``None`` where nothing is promised."""
+        if self.tpot_s is not None:
+            return self.tpot_s
+        return 1.0 / self.tokens_per_second if self.tokens_per_second else None
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Instances of one accelerator at one site, and what they may do."""
+
+    name: str = text("name of the cluster")
+    role: str = text("'pd' is split between prefill and decode by the plan", choices=("prefill", "decode", "pd"))
+    accelerator: str = text("hardware profile id or alias")
+    gpus_per_instance: int = quantity("1", "accelerators of one instance", symbol="P", at_least=1, at_most=1e6)
+    instances: int = quantity("1", "instances of the cluster", symbol="N", at_least=0, at_most=1e6)
+    price_usd_per_gpu_hour: float | None = quantity("USD/h", "price of one accelerator", at_least=0, default=None)
+    site: str = text("datacenter; clusters of one site need no link", default="")
+    measured: str | None = text("measured profile to use, by id or path", default=None)
+
+    @property
+    def gpus(self) -> int:
+        """Accelerators of the whole cluster."""
+        return self.instances * self.gpus_per_instance
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A network link that carries KV caches from a prefill cluster to the cluster that decodes."""
+
+    origin: str = text("cluster that prefills", key="from")
+    destination: str = text("cluster that decodes", key="to")
+    bandwidth_gbps: float = quantity(
+        "Gbit/s", "nominal rate of the link", symbol="B_out", at_least=0, may_be_infinite=True
+    )
+    efficiency: float = quantity(
+        "fraction", "share of the nominal rate that transfers reach", above=0, at_most=1, default=LINK_EFFICIENCY
+    )
+
+    @property
+    def usable_bytes_per_s(self) -> float:
+        """Rate at which KV caches cross the link [B/s]."""
+        return self.bandwidth_gbps * self.efficiency * GBPS
+
+
+@dataclass(frozen=True, slots=True)
+class KvSettings:
+    """Data types of the KV cache and the recurrent state."""
+
+    dtype: str | None = text("KV data type; absent for the model's default", choices=("bf16", "fp8"), default=None)
+    engine: str = text("engine whose defaults apply", choices=("sglang", "vllm"), default="sglang")
+    state_dtype: str | None = text("recurrent state data type", choices=("fp32", "bf16"), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Everything a plan is made from."""
+
+    name: str = text("name of the scenario")
+    model: str = text("model profile id, alias, or path to a profile or config.json")
+    description: str = text("what the scenario stands for", default="")
+    service_time: str = text(
+        "capacity from the mean service time, or (as arXiv 2604.15039 does) from the service time at the mean length",
+        choices=(MEAN_SERVICE_TIME, AT_MEAN_LENGTH),
+        default=MEAN_SERVICE_TIME,
+    )
+    slo: Slo = part("promises", default=Slo())
+    kv: KvSettings = part("KV data types", default=KvSettings())
+    cluster: tuple[Cluster, ...] = part("clusters", default=())
+    link: tuple[Link, ...] = part("links between clusters", default=())
+    workload: Workload | None = None
+    measured: tuple[MeasuredProfile, ...] = ()
+    where: str = ""
+
+    def cluster_named(self, name: str) -> Cluster:
+        """Find a cluster by name."""
+        return next(c for c in self.cluster if c.name == name)
+
+    def link_between(self, origin: str, destination: str) -> Link | None:
+        """Find the link between two clusters, if there is one."""
+        ends = (origin, destination)
+        return next((x for x in self.link if (x.origin, x.destination) == ends), None)
+
+    @property
+    def folder(self) -> Path:
+        """Folder that relative paths in the scenario start from."""
+        return Path(self.where).parent if self.where else Path()
+
+
+def load_scenario(name: str | Path = "case-study", overrides: Sequence[str] = ()) -> Scenario:
+    """Load a scenario from a TOML file, or a shipped one by name, with ``PATH=VALUE`` overrides applied.
+
+    Raises `ScenarioError` with every fault.
+    """
+    path = _find_scenario(str(name))
+    data = load_toml(path, ScenarioError)
+    overridden = apply_overrides(data, overrides)
+    return scenario_from_mapping(data, str(path), overridden)
+
+
+def shipped_scenarios() -> dict[str, Path]:
+    """List the scenarios shipped with the package by name."""
+    return list_toml(shipped_folder("scenarios"))
+
+
+def _find_scenario(name: str) -> Path:
+    shipped = shipped_scenarios()
+    if name in shipped:
+        return shipped[name]
+    path = Path(name)
+    if path.is_file():
+        return path
+    problem = "no such scenario file, and no shipped scenario of this name"
+    raise ScenarioError(Fault("SCENARIO", "", problem, name, nearest(name, shipped)))
+
+
+def scenario_from_mapping(data: Mapping[str, Any], where: str = "", overridden: Sequence[str] = ()) -> Scenario:
+    """Check and build a scenario from the keys of its TOML file.
+
+    Raises `ScenarioError` with every fault; a fault in an overridden key names ``--set``.
+    """
+    reader = Reader(where or "scenario")
+    own = ("workload", "measured")
+    body = {key: value for key, value in data.items() if key not in own}
+    scenario = read_record(Scenario, body, reader)
+    folder = Path(where).parent if where else Path()
+    workload = None
+    if "workload" in data:
+        workload = read_workload(data["workload"], reader, "workload", folder)
+    else:
+        reader.fault("workload", "missing; expected a table with input_tokens and output_tokens")
+    measured = tuple(_read_measured(data.get("measured", ()), reader))
+    if scenario is not None:
+        _check_names(scenario, reader)
+    for index, fault in enumerate(reader.faults):
+        if any(fault.key == key or fault.key.startswith(key + ".") for key in overridden):
+            reader.faults[index] = replace(fault, where="--set")
+    reader.finish(ScenarioError)
+    if scenario is None or workload is None:
+        raise ScenarioError(Fault(reader.where, "", "cannot be read as a scenario"))
+    return replace(scenario, workload=workload, measured=measured, where=where)
+
+
+def _read_measured(tables: object, reader: Reader) -> Iterator[MeasuredProfile]:
+    if not isinstance(tables, (list, tuple)):
+        reader.fault("measured", "expected a list of tables [[measured]]", tables)
+        return
+    for index, table in enumerate(tables):
+        path = f"measured.{index}"
+        if not isinstance(table, Mapping):
+            reader.fault(path, "expected a table", table)
+            continue
+        try:
+            yield measured_from_mapping(table, reader.where, path, path)
+        except InputError as error:
+            reader.faults.extend(error.faults)
+
+
+def _check_names(scenario: Scenario, reader: Reader) -> None:
+    names = [c.name for c in scenario.cluster]
+    if not names:
+        reader.fault("cluster", "missing; expected one or more tables [[cluster]]")
+    for name in sorted({n for n in names if names.count(n) > 1}):
+        reader.fault("cluster", "two clusters have this name", name)
+    for index, link in enumerate(scenario.link):
+        for key, end in (("from", link.origin), ("to", link.destination)):
+            if end not in names:
+                reader.fault(f"link.{index}.{key}", "no cluster has this name", end, nearest(end, names))
+        if link.origin == link.destination:
+            reader.fault(f"link.{index}", "joins a cluster with itself", link.origin)
+    if scenario.slo.tpot_s is not None and scenario.slo.tokens_per_second is not None:
+        reader.fault("slo", "give either tpot_s or tokens_per_second, not both")
+
+
+def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> list[str]:
+    """Apply ``PATH=VALUE`` overrides to the raw keys of a scenario, and list the dotted paths they set.
+
+    A list element is named by its index or, where it has one, its ``name``. A value is read as TOML, or else
+    as text. Raises `ScenarioError` with every override that cannot be applied.
+
+    >>> data = {"cluster": [{"name": "local", "instances": 8}]}
+    >>> apply_overrides(data, ["cluster.local.instances=12"]), data["cluster"][0]["instances"]
+    (['cluster.0.instances'], 12)
+    """
+    faults: list[Fault] = []
+    paths: list[str] = []
+    for override in overrides:
+        path, equals, value = override.partition("=")
+        if not equals or not path.strip():
+            faults.append(Fault("--set", "", "expected PATH=VALUE", override))
+            continue
+        try:
+            paths.append(set_path(data, path.strip(), parse_value(value.strip())))
+        except KeyError as error:
+            faults.append(Fault("--set", path, str(error.args[0]), suggestion=error.args[1]))
+    if faults:
+        raise ScenarioError(faults)
+    return paths
+
+
+def parse_value(written: str) -> Any:
+    """Read a value as TOML, or as plain text where it is not TOML.
+
+    >>> parse_value("10"), parse_value("h200-sxm"), parse_value("32Ki")
+    (10, 'h200-sxm', '32Ki')
+    """
+    try:
+        return tomllib.loads(f"value = {written}")["value"]
+    except (tomllib.TOMLDecodeError, RecursionError, KeyError):
+        return written
+
+
+def set_path(data: dict[str, Any], path: str, value: Any) -> str:
+    """Set one dotted path in nested tables and lists, and return it with list names turned into indexes.
+
+    Raises `KeyError` with a problem and a suggestion where a list has no such element.
+    """
+    here: Any = data
+    steps = path.split(".")
+    taken: list[str] = []
+    for step, following in zip(steps, [*steps[1:], None], strict=True):
+        key: Any = step
+        if isinstance(here, list):
+            key = _element(here, step)
+        elif not isinstance(here, dict):
+            raise KeyError(f"{'.'.join(taken)} is not a table: it has no key {step!r}", "")
+        taken.append(str(key))
+        if following is None:
+            here[key] = value
+        elif isinstance(here, dict) and key not in here:
+            here[key] = {}
+            here = here[key]
+        else:
+            here = here[key]
+    return ".".join(taken)
+
+
+def _element(items: list[Any], step: str) -> int:
+    if step.isdigit() and int(step) < len(items):
+        return int(step)
+    names = [str(item["name"]) for item in items if isinstance(item, Mapping) and "name" in item]
+    if step in names:
+        return next(i for i, item in enumerate(items) if isinstance(item, Mapping) and item.get("name") == step)
+    known = names or [str(i) for i in range(len(items))]
+    raise KeyError(f"no element {step!r}; there is {', '.join(known) or 'none'}", nearest(step, known))
+
+
+def is_unlimited(rate: float) -> bool:
+    """Say whether a rate is no limit at all."""
+    return math.isinf(rate)
