@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "prfaas_plan"
 
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"units", "numerics", "lognormal"},
+    {"units", "numerics", "lognormal", "checks"},
     {"schema", "profiles"},
     {"efficiency"},
     {"model", "hardware", "measured", "laws"},
