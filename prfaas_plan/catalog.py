@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from prfaas_plan.efficiency import Efficiency, efficiency_from_mapping
-from prfaas_plan.hardware import HardwareProfile, hardware_from_mapping
 from prfaas_plan.measured import MeasuredProfile, measured_from_mapping
 from prfaas_plan.model import ModelProfile, model_from_mapping
 from prfaas_plan.profiles import find_profile, list_profiles, load_toml, shipped_folder
 
-__all__ = ["find_measured", "load_hardware", "load_measured", "load_model"]
+if TYPE_CHECKING:
+    from prfaas_plan.efficiency import Efficiency
+    from prfaas_plan.hardware import HardwareProfile
+
+__all__ = ["family_efficiency", "find_measured", "load_hardware", "load_measured", "load_model", "measured_profiles"]
 
 
 def load_model(name: str, extra: Sequence[str | Path] = (), *, where: str = "model", key: str = "") -> ModelProfile:
@@ -39,6 +43,8 @@ def load_hardware(
     >>> load_hardware("h200").id
     'h200-sxm'
     """
+    from prfaas_plan.hardware import hardware_from_mapping
+
     path = find_profile("hardware", name, extra, where, key)
     profile = hardware_from_mapping(load_toml(path), str(path), path.stem)
     return profile if profile.efficiency else replace(profile, efficiency=family_efficiency(profile.family))
@@ -46,6 +52,8 @@ def load_hardware(
 
 def family_efficiency(family: str) -> Efficiency:
     """Load the shipped constants of a family of accelerators, or the generic ones if it has none."""
+    from prfaas_plan.efficiency import efficiency_from_mapping
+
     folder = shipped_folder("hardware_profiles") / "efficiencies"
     path = folder / f"{family}.toml"
     if not path.is_file():
@@ -64,14 +72,17 @@ def load_measured(
     return measured_from_mapping(load_toml(path), str(path), path.stem)
 
 
+def measured_profiles(model: str, extra: Sequence[str | Path] = ()) -> Iterator[MeasuredProfile]:
+    """Load every measured profile of a model, in the order the folders are searched."""
+    named = re.compile(rf'^model\s*=\s*"{re.escape(model)}"', re.MULTILINE)
+    for profile_id, path in list_profiles("measured", extra).items():
+        if named.search(path.read_text(encoding="utf-8", errors="replace")):
+            yield measured_from_mapping(load_toml(path), str(path), profile_id)
+
+
 def find_measured(
     model: str, accelerator: str, gpus_per_instance: int, extra: Sequence[str | Path] = ()
 ) -> MeasuredProfile | None:
     """Find the measured profile of a model on one instance of an accelerator, if there is one."""
-    for profile_id, path in list_profiles("measured", extra).items():
-        if not profile_id.startswith(f"{model}."):
-            continue
-        profile = measured_from_mapping(load_toml(path), str(path), profile_id)
-        if (profile.model, profile.accelerator, profile.gpus_per_instance) == (model, accelerator, gpus_per_instance):
-            return profile
-    return None
+    wanted = (accelerator, gpus_per_instance)
+    return next((p for p in measured_profiles(model, extra) if (p.accelerator, p.gpus_per_instance) == wanted), None)

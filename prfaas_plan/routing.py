@@ -14,14 +14,14 @@ from prfaas_plan.throughput import OperatingPoint, System, decode_limit, local_l
 
 __all__ = ["best_point", "best_split", "best_threshold"]
 
-_GRID = 64
+_GRID = 32
 
 
 def best_threshold(system: System) -> int:
     """Find the threshold [token] with the largest Λ_max by bisection on the crossing of equation 7.
 
     With the mean service time both sides are monotone in t, so the crossing is the optimum. With the service
-    time at the mean length a heavy tail can bend them, so every stretch between 64 quantiles is searched.
+    time at the mean length a heavy tail can bend them, so every stretch of a geometric grid is searched.
 
     >>> from prfaas_plan.numerics import Curve
     >>> from prfaas_plan.throughput import DecodePool, PrefillPool
@@ -37,16 +37,18 @@ def best_threshold(system: System) -> int:
     """
     first, last = system.law.support
     ends = (math.ceil(first) - 1, math.ceil(last))
-    grid = list(ends)
-    if system.at_mean_length:
-        inner = (round(system.law.quantile(k / _GRID)) for k in range(1, _GRID))
-        grid = sorted({*ends, *(t for t in inner if ends[0] < t < ends[1])})
-    candidates = set(grid) if system.at_mean_length else set(ends)
+    grid = _stretches(*ends) if system.at_mean_length else list(ends)
+    candidates = set(grid)
     for low, high in pairwise(grid):
         if _remote_has_room(system, low) != _remote_has_room(system, high):
             crossing = _crossing(system, low, high)
             candidates |= {max(ends[0], crossing - 1), crossing}
     return max(candidates, key=lambda t: (*_rates(system, t), -t))
+
+
+def _stretches(low: int, high: int) -> list[int]:
+    ratio = (high / max(1, low)) ** (1.0 / _GRID)
+    return sorted({low, high, *(min(high, max(low, round(max(1, low) * ratio**k))) for k in range(1, _GRID))})
 
 
 def _remote_has_room(system: System, threshold: int) -> bool:

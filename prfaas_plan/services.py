@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from prfaas_plan.catalog import find_measured, load_measured
+from prfaas_plan.catalog import find_measured, load_measured, measured_profiles
 from prfaas_plan.errors import Fault, InfeasibleError, ScenarioError
 from prfaas_plan.measured import DecodePoint, MeasuredProfile, prefill_law
 from prfaas_plan.model import ModelProfile
@@ -14,7 +14,7 @@ from prfaas_plan.numerics import Curve
 from prfaas_plan.profiles import find_profile
 from prfaas_plan.scenario import Cluster, Scenario
 
-__all__ = ["DecodeService", "PrefillService", "Services", "largest_batch"]
+__all__ = ["DecodeService", "PrefillService", "Services", "largest_batch", "prefill_of"]
 
 Folders = Sequence[str | Path]
 
@@ -63,9 +63,7 @@ class Services:
         """
         for profile in self._profiles(cluster):
             if profile.prefill:
-                lengths = [p.length_tokens for p in profile.prefill]
-                source = _cite(profile)
-                return PrefillService(prefill_law(profile), lengths[0], lengths[-1], profile.basis, source)
+                return _measured_prefill(profile)
         raise ScenarioError(self._missing(cluster, "prefill times"))
 
     def decode(self, cluster: Cluster) -> DecodeService:
@@ -103,6 +101,26 @@ class Services:
             f"{cluster.gpus_per_instance}×{cluster.accelerator}; add a [[measured]] table or a measured profile"
         )
         return Fault(self._where, f"cluster.{cluster.name}", problem)
+
+
+def prefill_of(model: ModelProfile, accelerator: str | None, gpus: int, folders: Folders = ()) -> PrefillService | None:
+    """Give the prefill time of a model on an instance of `gpus` accelerators, or on whichever it was measured.
+
+    Returns ``None`` where nothing is known. Raises `ProfileNotFoundError` for an unknown accelerator.
+    """
+    if accelerator is None:
+        found = next((p for p in measured_profiles(model.id, folders) if p.prefill), None)
+    else:
+        part = find_profile("hardware", accelerator, folders, "--accelerator").stem
+        found = find_measured(model.id, part, gpus, folders)
+    if found is None or not found.prefill:
+        return None
+    return _measured_prefill(found)
+
+
+def _measured_prefill(profile: MeasuredProfile) -> PrefillService:
+    lengths = [p.length_tokens for p in profile.prefill]
+    return PrefillService(prefill_law(profile), lengths[0], lengths[-1], profile.basis, _cite(profile))
 
 
 def _same_instance(profile: MeasuredProfile, cluster: Cluster) -> bool:

@@ -1,0 +1,70 @@
+"""Where a command's result goes: standard output or a file, in the format asked for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from prfaas_plan.report import Document
+
+__all__ = ["Format", "Output", "emit"]
+
+_WIDTH = 80
+_WIDEST = 120
+
+
+class Format(StrEnum):
+    """How a result is written."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    md = "md"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The format and the file a command was asked for."""
+
+    format: Format = Format.table
+    path: Path | None = None
+
+
+def emit(command: str, data: Mapping[str, Any], document: Document, output: Output) -> None:
+    """Write a result; a file is written whole or not at all."""
+    from prfaas_plan.files import write_atomically
+
+    rendered = _rendered(command, data, document, output)
+    if output.path is None:
+        sys.stdout.write(rendered)
+        sys.stdout.flush()
+    else:
+        write_atomically(output.path, rendered)
+
+
+def _rendered(command: str, data: Mapping[str, Any], document: Document, output: Output) -> str:
+    if output.format is Format.table:
+        from prfaas_plan.writers.terminal import write_terminal
+
+        on_terminal = output.path is None and sys.stdout.isatty()
+        return write_terminal(document, width=_terminal_width(on_terminal), colour=on_terminal and _may_colour())
+    from prfaas_plan.writers import plain
+
+    if output.format is Format.json:
+        return plain.write_json(command, data)
+    return plain.write_csv(document) if output.format is Format.csv else plain.write_markdown(document)
+
+
+def _terminal_width(on_terminal: bool) -> int:
+    if not on_terminal:
+        return _WIDTH
+    return max(40, min(os.get_terminal_size().columns, _WIDEST))
+
+
+def _may_colour() -> bool:
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

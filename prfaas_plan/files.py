@@ -1,0 +1,41 @@
+"""Files this package writes: whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from prfaas_plan.errors import Fault, InputError
+
+__all__ = ["write_atomically"]
+
+
+def write_atomically(path: str | Path, content: str | bytes) -> None:
+    """Write a file so that a failed run leaves the old one; the new one appears at once.
+
+    Raises `InputError` naming the file if it cannot be written.
+    """
+    target = Path(path)
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(0, "is a folder, not a file")
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+        handle, temporary = tempfile.mkstemp(dir=target.resolve().parent, prefix=f".{target.name}.")
+    except OSError as problem:
+        raise InputError(Fault("--output", "", problem.strerror or "cannot be written", str(path))) from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(target.resolve())
+    except OSError as problem:
+        Path(temporary).unlink(missing_ok=True)
+        raise InputError(Fault("--output", "", problem.strerror or "cannot be written", str(path))) from None
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

@@ -1,0 +1,80 @@
+"""What a result says to a reader: headings, tables with units, and notes. Writers only lay it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Column", "Document", "Table"]
+
+Cell = str | float | int | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: its heading, the unit of its numbers and how many digits they keep."""
+
+    heading: str
+    unit: str = ""
+    digits: int = 3
+    percent: bool = False
+    right: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of raw values; numbers are formatted by the column they stand in."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    marked: frozenset[int] = frozenset()
+    """Rows to point at, such as the pool that limits the plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A result as a reader sees it, and the same as plain rows for a spreadsheet."""
+
+    title: str
+    headline: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+    rows: tuple[Mapping[str, Any], ...] = field(default=())
+    """Flat records with units in their keys, for CSV."""
+
+
+def text_column(heading: str) -> Column:
+    """Make a column of words.
+
+    >>> text_column("pool").right
+    False
+    """
+    return Column(heading, right=False)
+
+
+def flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Turn nested records into one flat record, joining keys with an underscore and leaving lists out.
+
+    >>> flatten({"ttft_s": {"mean": 2.2}, "pools": [1]})
+    {'ttft_s_mean': 2.2}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{name}_")
+        elif not isinstance(value, (list, tuple)):
+            flat[name] = value
+    return flat
+
+
+def columns(*headings: str | Column) -> tuple[Column, ...]:
+    """Make columns; a plain string is a column of words."""
+    return tuple(h if isinstance(h, Column) else text_column(h) for h in headings)
+
+
+def rows(values: Iterable[Sequence[Cell]]) -> tuple[tuple[Cell, ...], ...]:
+    """Freeze rows."""
+    return tuple(tuple(row) for row in values)
