@@ -44,13 +44,16 @@ WEIGHT_BYTES: Final[Mapping[str, float]] = {
     "fp8_block128": 1.0 + 4.0 / 128**2,
     "int8": 1.0,
     "int4_g32": 0.5 + 2.0 / 32,
+    "int4_g64": 0.5 + 2.0 / 64,
     "int4_g128": 0.5 + 2.0 / 128,
+    "nf4": 0.5 + 4.0 / 64,
     "mxfp4": 0.5 + 1.0 / 32,
     "nvfp4": 0.5 + 1.0 / 16,
 }
 """Bytes per parameter of a checkpoint format, scales included (one scale per block or group)."""
 
 _GATES = ("none", "head", "element")
+_KV_DTYPES = ("bf16", "fp16", "fp8", "int8", "nvfp4")
 
 
 def _count(doc: str, *, at_least: float = 1, default: Any = ...) -> Any:
@@ -83,6 +86,7 @@ class Attention:
     gate: str = text("output gate: per query head or per element", choices=_GATES, default="none")
     q_rank: int | None = _count("rank of a factorised query projection", default=None)
     index: Index | None = part("indexer of block-sparse attention", default=None)
+    bias: bool = flag("whether the query, key and value projections have biases", default=False)
     k_is_v: bool = flag("whether the value comes from the key projection; both are cached all the same", default=False)
 
 
@@ -194,6 +198,7 @@ class MixtureOfExperts:
     matrices: int = quantity("1", "weight matrices of an expert", at_least=2, at_most=3, default=3)
     latent_dim: int | None = _count("width the experts work in, where smaller than the model's", default=None)
     zero_experts: int = _count("further experts that return their input", at_least=0, default=0)
+    bias: bool = flag("whether the routed experts have biases", default=False)
 
 
 Block = (
@@ -250,7 +255,7 @@ class ModelProfile:
     layers: tuple[str, ...] = text("blocks of each layer, joined by '+'; '*n' repeats", default=())
     blocks: dict[str, Block] = part("distinct blocks by name", factory=dict)
     weights: WeightFormats | None = part("checkpoint formats", default=None)
-    kv_dtype: str = text("KV data type engines use by default", choices=("bf16", "fp8"), default="bf16")
+    kv_dtype: str = text("KV data type engines use by default", choices=_KV_DTYPES, default="bf16")
     state_dtype_sglang: str = text("recurrent state in SGLang", choices=("fp32", "bf16"), default="fp32")
     state_dtype_vllm: str = text("recurrent state in vLLM (auto)", choices=("fp32", "bf16"), default="fp32")
     published_total_b: float | None = quantity("1", "published total parameters, in billions", above=0, default=None)

@@ -1,7 +1,7 @@
 """How many parameters a model has, how many one token uses, and how many bytes its checkpoint takes.
 
-Sums over blocks of their weight matrices. Norms, biases and other vectors (below 0.05 % of any model here) are
-left out, as are vision towers and multi-token-prediction layers.
+Sums over blocks of their weight matrices, and of biases where a model has them. Norms and other vectors (below
+0.05 % of any model here) are left out, as are vision towers and multi-token-prediction layers.
 """
 
 from __future__ import annotations
@@ -92,8 +92,9 @@ def _of_experts(block: MixtureOfExperts, hidden: int, *, active: bool) -> Parame
     inner = block.latent_dim or hidden
     used = block.active if active else block.experts
     latent = 2 * hidden * inner if block.latent_dim else 0
+    bias = (block.matrices - 1) * block.width + inner if block.bias else 0
     return Parameters(
-        experts=float(used * block.matrices * inner * block.width),
+        experts=float(used * (block.matrices * inner * block.width + bias)),
         shared_experts=float(block.matrices * hidden * block.shared_width + latent),
         router=float(hidden * (block.experts + block.zero_experts)),
     )
@@ -105,7 +106,9 @@ def _attention(block: Attention, hidden: int) -> int:
     keys, values = hidden * block.kv_heads * block.qk_dim, hidden * block.kv_heads * block.v_dim
     kept = 0 if block.cache == "shared" else keys if block.k_is_v else keys + values
     output = block.q_heads * block.v_dim * hidden
-    return projected + kept + output + _gate(block.gate, block.q_heads, block.v_dim, hidden) + _key_index(block, hidden)
+    bias = queries + kept // hidden if block.bias else 0
+    gate = _gate(block.gate, block.q_heads, block.v_dim, hidden)
+    return projected + kept + bias + output + gate + _key_index(block, hidden)
 
 
 def _gate(gate: str, heads: int, width: int, hidden: int) -> int:
