@@ -55,7 +55,8 @@ def _table(record: Any, path: str, cited: Mapping[str, str]) -> Iterator[str]:
     nested: list[tuple[str, Any]] = []
     if hasattr(record, "kind"):
         yield f"kind = {_text(record.kind)}"
-    for name, (declared, spec, _) in specs(type(record)).items():
+    kind: Any = type(record)
+    for name, (declared, spec, _) in specs(kind).items():
         value = getattr(record, name)
         if _is_default(declared, value):
             continue
