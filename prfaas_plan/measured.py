@@ -39,6 +39,11 @@ class MeasuredProfile:
     gpus_per_instance: int = quantity("1", "accelerators of the measured instance", at_least=1)
     engine: str = text("serving engine and version", default="")
     basis: str = text("how the numbers came about", choices=("measured", "derived"), default="measured")
+    fit: str = text(
+        "whether the law through the prefill points weighs relative errors or seconds",
+        choices=("relative", "seconds"),
+        default="relative",
+    )
     note: str = text("derivation, limits, doubts", default="")
     prefill: tuple[PrefillPoint, ...] = part("prefill times by length", default=())
     decode: tuple[DecodePoint, ...] = part("decode step times by batch", default=())
@@ -88,7 +93,8 @@ def prefill_law(profile: MeasuredProfile) -> Curve:
     """Fit ``T(l) = a + b·l + c·l²`` [s] through the measured prefill points by least squares, a, b, c >= 0.
 
     The quadratic has a physical reading (fixed cost, linear layers, attention) and meets every published
-    curve of arXiv 2604.15039 within 5 %. Below the shortest and above the longest point it is an extrapolation.
+    curve of arXiv 2604.15039 within 5 %. Errors are weighed relative to the measured time, or in seconds where
+    the profile says so. Below the shortest and above the longest point it is an extrapolation.
     Raises `ProfileError` if the profile has no prefill points.
 
     >>> points = (PrefillPoint(1000, 0.5), PrefillPoint(8000, 0.8), PrefillPoint(32000, 2.0))
@@ -98,5 +104,7 @@ def prefill_law(profile: MeasuredProfile) -> Curve:
     if not profile.prefill:
         raise ProfileError(Fault(profile.where, "prefill", "no prefill points were measured"))
     lengths = [float(p.length_tokens) for p in profile.prefill]
-    c0, c1, c2 = fit_polynomial(lengths, [p.seconds for p in profile.prefill], 2)
+    seconds = [p.seconds for p in profile.prefill]
+    weights = [1.0 / t**2 for t in seconds] if profile.fit == "relative" else None
+    c0, c1, c2 = fit_polynomial(lengths, seconds, 2, weights)
     return Curve.polynomial(c0, c1, c2)

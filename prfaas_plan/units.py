@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from prfaas_plan.errors import Fault, UnitError, nearest
 
-__all__ = ["GBPS", "UNITS", "convert", "is_token_unit", "parse", "parse_tokens", "show", "show_bytes"]
+__all__ = ["GBPS", "UNITS", "convert", "is_token_unit", "parse", "parse_tokens", "show", "show_bytes", "show_scaled"]
 
 GBPS: Final = 1e9 / 8
 """Bytes per second in one Gbit/s (network rates are decimal)."""
@@ -172,13 +172,23 @@ def _significant(value: float, digits: int) -> str:
     return f"{value:,.{decimals}f}"
 
 
+def show_scaled(value: float, unit: str, digits: int = 3) -> str:
+    """Write a value in base units with the decimal prefix that keeps it between 1 and 1000, where there is one.
+
+    >>> show_scaled(4.8e12, "B/s", 4), show_scaled(700.0, "W")
+    ('4.800 TB/s', '700 W')
+    """
+    for prefix in ("P", "T", "G", "M", "k"):
+        scaled = UNITS.get(prefix + unit)
+        if scaled is not None and abs(value) >= scaled.factor / UNITS[unit].factor:
+            return show(value * UNITS[unit].factor / scaled.factor, prefix + unit, digits)
+    return show(value, unit, digits)
+
+
 def show_bytes(value: float) -> str:
     """Write a size in the decimal unit that keeps it between 1 and 1000.
 
     >>> show_bytes(4718592.0)
     '4.72 MB'
     """
-    for symbol in ("PB", "TB", "GB", "MB", "kB"):
-        if abs(value) >= UNITS[symbol].factor:
-            return show(value / UNITS[symbol].factor, symbol)
-    return show(value, "B")
+    return show_scaled(value, "B")

@@ -11,7 +11,9 @@ from prfaas_plan.writers.cells import cell_text, heading, printable
 __all__ = ["write_terminal"]
 
 MARK = "◀"
-_UNBROKEN = 24
+_KEPT = 12
+"""Words get at least this many columns, or what they need if that is less."""
+_UNBROKEN = 32
 """Cells up to this many characters are not broken over lines."""
 
 
@@ -68,8 +70,8 @@ def _rich_table(table: Table) -> object:
             Text(heading(column).replace(" [", "\n[")),
             justify="right" if column.right else "left",
             overflow="fold",
-            vertical="bottom" if column.right else "top",
-            min_width=longest if column.right else None,
+            vertical="top",
+            min_width=longest if column.right else min(longest, _KEPT),
             no_wrap=column.right or longest <= _UNBROKEN,
         )
     if table.marked:
