@@ -75,7 +75,7 @@ class TraceInput:
     )
 
 
-def read_workload(data: Mapping[str, Any], reader: Reader, path: str, folder: Path) -> Workload | None:
+def read_workload(data: object, reader: Reader, path: str, folder: Path) -> Workload | None:
     """Read the ``[workload]`` table of a scenario; faults go to the reader, and a faulty table comes back as ``None``.
 
     ``output_tokens`` may be left out where a trace gives them: then it is the mean of the trace. The path of a
