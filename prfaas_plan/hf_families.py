@@ -110,7 +110,7 @@ _FAMILIES: Final[Mapping[str, Family]] = {
     **dict.fromkeys(("minimax", "minimaxtext01", "minimaxm1"), _MINIMAX_HYBRID),
     "minimaxm2": _MINIMAX,
     "minimaxm3": replace(_MINIMAX, needs=(*_EXPERTS, "sparse_attention_config", *_FIRST)),
-    **dict.fromkeys(("deepseekv2", "deepseekv3", "kimik2", "kimik25"), _DEEPSEEK),
+    **dict.fromkeys(("deepseekv2", "deepseekv3", "kimik2", "kimik25", "glm4moelite"), _DEEPSEEK),
     **dict.fromkeys(("deepseekv32", "glmmoedsa"), _SPARSE_DEEPSEEK),
     "deepseekv4": Family(needs=("compress_ratios", *_EXPERTS, "n_shared_experts")),
     **dict.fromkeys(("kimilinear", "kimik3"), _KIMI_DELTA),

@@ -34,7 +34,7 @@ _COMPONENTS: Final[Mapping[str, re.Pattern[str]]] = {
     "attention": re.compile(r"self_attn|attention|linear_attn|mixer\.(in_proj|out_proj)|\.attn|q_proj|o_proj"),
     "shared_experts": re.compile(r"shared_?experts?(?!_gate)"),
     "experts": re.compile(r"(?<!shared_)(?<!shared)experts|block_sparse_moe|FusedMoE"),
-    "ffn": re.compile(r"\bmlp\b(?!\.gate\b)(?!.*(?:router|expert))|feed_forward(?!.*(?:router|expert))"),
+    "ffn": re.compile(r"\b(?:mlp|ffn|feed_forward)\b(?!\.gate\b)(?!.*(?:router|expert))"),
 }
 """Which component the name of a module, or a pattern for names, speaks of."""
 
@@ -58,7 +58,7 @@ def weight_formats(q: Fields, plain: str, expert_dtype: object, depth: int) -> W
     """Say in which format each component of the weights is stored, from the quantisation object `q`."""
     base = WeightFormats(plain, plain, plain, plain, "fp32" if plain == "fp32" else "bf16", plain)
     if not q.data:
-        return base
+        return _with_expert_dtype(q, base, expert_dtype)
     method, algorithm = q.word("quant_method").lower(), q.word("quant_algo").upper()
     if q.has("config_groups") and method in ("compressed-tensors", "modelopt", ""):
         found = _grouped(q, base)
@@ -168,6 +168,8 @@ def _grouped(q: Fields, base: WeightFormats) -> WeightFormats:
         kind = _group_format(weights, inner.word("format") or q.word("format"))
         targets = [t for t in inner.data.get("targets") or ["Linear"] if isinstance(t, str)]
         parts = {_component(target) for target in targets} - {""}
+        if any(re.search(r"\b(?:mlp|ffn)\b\.\*", target) for target in targets):
+            parts |= {"experts", "shared_experts"}
         found = replace(found, **dict.fromkeys(parts, kind)) if parts else _everywhere(found, kind)
     return found
 
@@ -210,7 +212,8 @@ def _named_often(names: Iterable[object], depth: int) -> Iterable[str]:
 
 
 def _with_expert_dtype(q: Fields, found: WeightFormats, expert_dtype: object) -> WeightFormats:
-    if expert_dtype is None or q.has("moe_quant_algo"):
+    """Apply the key that says what experts are in, unless the quantisation object is more precise about them."""
+    if expert_dtype is None or q.has("moe_quant_algo", "quantized_layers", "config_groups"):
         return found
     names = {"fp4": "mxfp4", "mxfp4": "mxfp4", "nvfp4": "nvfp4", "fp8": "fp8_block128", "bf16": "bf16"}
     if not isinstance(expert_dtype, str) or expert_dtype not in names:
