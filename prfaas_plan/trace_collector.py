@@ -235,6 +235,7 @@ class Collector:
             self.counts["zero output, kept"] = zeros
         self.counts = +self.counts
         self._sort()
+        block_tokens = self._checked_block_tokens()
         earliest = self.times[0] if self.times else 0.0
         if earliest:
             self.times = array("d", (t - earliest for t in self.times))
@@ -250,7 +251,7 @@ class Collector:
             counts=dict(self.counts.most_common()),
             notes=tuple(self.notes),
             start=self.clock.start(earliest) if self.clock is not None else "",
-            block_tokens=self._checked_block_tokens(),
+            block_tokens=block_tokens,
             block_ids=self.block_ids,
             block_ends=self.block_ends,
             sessions=self.sessions if self._session_numbers else array("q"),

@@ -46,7 +46,8 @@ def _text_lines(
         _check_text(start, where)
         encoding = "utf-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
         started = True
-        yield from io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
+        with io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="") as text:
+            yield from text
     except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
         if not started:
             raise TraceError(Fault(where, "", f"is a broken gzip file: {problem}")) from None
