@@ -106,7 +106,7 @@ def _mixtures(f: Fields, family: Family, depth: int) -> list[MixtureOfExperts]:
 
 def _shared_widths(f: Fields, family: Family, widths: list[int], depth: int) -> list[int]:
     stated = f.has(*_SHARED)
-    numbers = f.per_layer(*_SHARED, depth=depth, default=0, least=0)
+    numbers = f.per_layer(*_SHARED, depth=depth, default=0, least=0, most=100)
     if family.shared_expert and not stated:
         return widths
     if f.has(*_SHARED_WIDTH):

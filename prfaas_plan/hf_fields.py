@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +12,8 @@ __all__ = ["MOST_LAYERS", "Fields"]
 
 MOST_LAYERS = 10_000
 """A stack deeper than this is taken for a fault."""
+
+_MOST = 1e7
 
 
 @dataclass(slots=True)
@@ -57,7 +58,7 @@ class Fields:
         data = value if isinstance(value, Mapping) else {}
         return replace(self, data=data, prefix=f"{self.prefix}{name}.")
 
-    def count(self, *names: str, default: int | None = None, least: int = 1, most: float = 1e9) -> int:
+    def count(self, *names: str, default: int | None = None, least: int = 1, most: float = _MOST) -> int:
         """Read a whole number under the first of several spellings; without a default it must be there."""
         name = self.has(*names)
         if name:
@@ -74,9 +75,9 @@ class Fields:
         return self._whole(name, self.data[name], least, 1e9) if name else None
 
     def _whole(self, key: str, value: object, least: int, most: float) -> int:
-        whole = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if whole and math.isfinite(value) and value == round(value) and least <= value <= most:  # type: ignore[arg-type, call-overload, operator]
-            return int(value)  # type: ignore[call-overload, no-any-return]
+        number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else -1.0
+        if least <= number <= most and number == int(number):
+            return int(number)
         self.fault(key, f"expected a whole number of at least {least} and at most {most:g}", value)
         return max(1, least)
 
@@ -111,12 +112,14 @@ class Fields:
             self.note(f"{name} has {len(value)} entries for {depth} layers; the first {depth} are the stack")
         return list(value[:depth])
 
-    def per_layer(self, *names: str, depth: int, default: int | None = None, least: int = 1) -> list[int]:
+    def per_layer(
+        self, *names: str, depth: int, default: int | None = None, least: int = 1, most: float = _MOST
+    ) -> list[int]:
         """Read a whole number that holds for all layers, or a list with one for each."""
         name = self.has(*names)
         if name and isinstance(self.data[name], list):
-            return [self._whole(name, value, least, 1e9) for value in self.listed(name, depth, what="number")]
-        return [self.count(*names, default=default, least=least)] * depth
+            return [self._whole(name, value, least, most) for value in self.listed(name, depth, what="number")]
+        return [self.count(*names, default=default, least=least, most=most)] * depth
 
     def indices(self, name: str, depth: int, *, first: int = 0) -> set[int]:
         """Read layer numbers, a list or comma-separated text counted from `first`, as numbers counted from 0."""

@@ -222,7 +222,7 @@ def _mamba1(f: Fields) -> Mamba1:
     hidden = f.count("hidden_size")
     automatic = f.data.get("mamba_dt_rank") == "auto"
     return Mamba1(
-        inner_dim=f.count("mamba_expand") * hidden,
+        inner_dim=f.count("mamba_expand", most=100) * hidden,
         state_dim=f.count("mamba_d_state"),
         dt_rank=-(-hidden // 16) if automatic else f.count("mamba_dt_rank"),
         conv_kernel=f.count("mamba_d_conv"),

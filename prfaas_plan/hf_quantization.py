@@ -166,7 +166,8 @@ def _grouped(q: Fields, base: WeightFormats) -> WeightFormats:
         inner = replace(q, data=group if isinstance(group, Mapping) else {}, prefix=f"{q.prefix}config_groups.{name}.")
         weights = inner.inner("weights")
         kind = _group_format(weights, inner.word("format") or q.word("format"))
-        targets = [t for t in inner.data.get("targets") or ["Linear"] if isinstance(t, str)]
+        listed = inner.data.get("targets")
+        targets = [t for t in listed if isinstance(t, str)] if isinstance(listed, list) else []
         parts = {_component(target) for target in targets} - {""}
         if any(re.search(r"\b(?:mlp|ffn)\b\.\*", target) for target in targets):
             parts |= {"experts", "shared_experts"}
