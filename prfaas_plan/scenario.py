@@ -10,73 +10,39 @@ from pathlib import Path
 from typing import Any
 
 from prfaas_plan.errors import Fault, InputError, ScenarioError, nearest
+from prfaas_plan.inventory import (
+    LINK_EFFICIENCY,
+    Cluster,
+    Demand,
+    Link,
+    Period,
+    Slo,
+    check_inventory,
+    read_demands,
+    read_periods,
+)
 from prfaas_plan.measured import MeasuredProfile, measured_from_mapping
 from prfaas_plan.profiles import list_toml, load_toml, shipped_folder
 from prfaas_plan.schema import Reader, part, quantity, read_record, text
-from prfaas_plan.units import GBPS
 from prfaas_plan.workload import Workload, read_workload
 
-__all__ = ["Cluster", "KvSettings", "Link", "Scenario", "Slo", "load_scenario", "scenario_from_mapping"]
+__all__ = [
+    "LINK_EFFICIENCY",
+    "Cluster",
+    "Demand",
+    "KvSettings",
+    "Link",
+    "Period",
+    "Scenario",
+    "Slo",
+    "load_scenario",
+    "scenario_from_mapping",
+]
 
 AT_MEAN_LENGTH = "at-mean-length"
 MEAN_SERVICE_TIME = "mean"
 
-LINK_EFFICIENCY = 0.87
-"""Share of a link's nominal rate that KV transfers reach where a scenario does not say: 87 of 100 Gbit/s were
-measured in kvcache-ai/Mooncake#434 (190 of 400 GB/s on another fabric there)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Slo:
-    """What a request is promised."""
-
-    tokens_per_second: float | None = quantity("token/s", "output speed of one request", above=0, default=None)
-    tpot_s: float | None = quantity("s", "time per output token", symbol="T_decode", above=0, default=None)
-
-    @property
-    def step_seconds(self) -> float | None:
-        """Longest decode step [s] that keeps the promise; ``None`` where nothing is promised."""
-        if self.tpot_s is not None:
-            return self.tpot_s
-        return 1.0 / self.tokens_per_second if self.tokens_per_second else None
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """Instances of one accelerator at one site, and what they may do."""
-
-    name: str = text("name of the cluster")
-    role: str = text("'pd' is split between prefill and decode by the plan", choices=("prefill", "decode", "pd"))
-    accelerator: str = text("hardware profile id or alias")
-    gpus_per_instance: int = quantity("1", "accelerators of one instance", symbol="P", at_least=1, at_most=1e6)
-    instances: int = quantity("1", "instances of the cluster", symbol="N", at_least=0, at_most=1e6)
-    price_usd_per_gpu_hour: float | None = quantity("USD/h", "price of one accelerator", at_least=0, default=None)
-    site: str = text("datacenter; clusters of one site need no link", default="")
-    measured: str | None = text("measured profile to use, by id or path", default=None)
-
-    @property
-    def gpus(self) -> int:
-        """Accelerators of the whole cluster."""
-        return self.instances * self.gpus_per_instance
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A network link that carries KV caches from a prefill cluster to the cluster that decodes."""
-
-    origin: str = text("cluster that prefills", key="from")
-    destination: str = text("cluster that decodes", key="to")
-    bandwidth_gbps: float = quantity(
-        "Gbit/s", "nominal rate of the link", symbol="B_out", at_least=0, may_be_infinite=True
-    )
-    efficiency: float = quantity(
-        "fraction", "share of the nominal rate that transfers reach", above=0, at_most=1, default=LINK_EFFICIENCY
-    )
-
-    @property
-    def usable_bytes_per_s(self) -> float:
-        """Rate at which KV caches cross the link [B/s]."""
-        return self.bandwidth_gbps * self.efficiency * GBPS
+OBJECTIVES = ("throughput", "cost", "power", "gpus")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +70,33 @@ class Scenario:
     kv: KvSettings = part("KV data types", default=KvSettings())
     cluster: tuple[Cluster, ...] = part("clusters", default=())
     link: tuple[Link, ...] = part("links between clusters", default=())
+    objective: str = text("what the fleet is planned for", choices=OBJECTIVES, default=OBJECTIVES[0])
+    budget_usd_per_hour: float | None = quantity("USD/h", "most the fleet may cost", at_least=0, default=None)
+    power_cap_w: float | None = quantity("W", "most the fleet may draw", at_least=0, default=None)
+    switching_cost: float = quantity("USD", "cost of one instance changing its role", at_least=0, default=0.0)
     workload: Workload | None = None
+    demand: tuple[Demand, ...] = ()
+    period: tuple[Period, ...] = ()
     measured: tuple[MeasuredProfile, ...] = ()
     where: str = ""
 
     def cluster_named(self, name: str) -> Cluster:
         """Find a cluster by name."""
         return next(c for c in self.cluster if c.name == name)
+
+    @property
+    def is_fleet(self) -> bool:
+        """Whether more is asked for than the threshold and the split of one remote and one local cluster."""
+        decoding = [c for c in self.cluster if c.role != "prefill"]
+        prefills = len(self.cluster) - len(decoding)
+        return (
+            bool(self.demand or self.period)
+            or any(c.max is not None or c.role == "free" for c in self.cluster)
+            or any(x.bandwidth_gbps_max is not None for x in self.link)
+            or (len(decoding), prefills) not in ((1, 0), (1, 1))
+            or self.objective != OBJECTIVES[0]
+            or (self.budget_usd_per_hour, self.power_cap_w, self.slo.ttft_s) != (None, None, None)
+        )
 
     def link_between(self, origin: str, destination: str) -> Link | None:
         """Find the link between two clusters, if there is one."""
@@ -156,23 +142,26 @@ def scenario_from_mapping(data: Mapping[str, Any], where: str = "", overridden: 
     Raises `ScenarioError` with every fault; a fault in an overridden key names ``--set``.
     """
     reader = Reader(where or "scenario")
-    own = ("workload", "measured")
+    own = ("workload", "demand", "period", "measured")
     body = {key: value for key, value in data.items() if key not in own}
     scenario = read_record(Scenario, body, reader)
     folder = Path(where).parent if where else Path()
     workload = None
     if "workload" in data:
         workload = read_workload(data["workload"], reader, "workload", folder)
-    else:
+    demand = read_demands(data.get("demand", ()), reader, folder)
+    period = read_periods(data.get("period", ()), reader)
+    if "workload" not in data and (not demand or any(d.workload is None for d in demand)):
         reader.fault("workload", "missing; expected a table with input_tokens and output_tokens")
     measured = tuple(_read_measured(data.get("measured", ()), reader))
     if scenario is not None:
-        _check_names(scenario, reader)
+        scenario = replace(scenario, demand=demand, period=period)
+        _check_names(scenario, data, reader)
     for index, fault in enumerate(reader.faults):
         if any(fault.key == key or fault.key.startswith(key + ".") for key in overridden):
             reader.faults[index] = replace(fault, where="--set")
     reader.finish(ScenarioError)
-    if scenario is None or workload is None:
+    if scenario is None:
         raise ScenarioError(Fault(reader.where, "", "cannot be read as a scenario"))
     return replace(scenario, workload=workload, measured=measured, where=where)
 
@@ -192,20 +181,36 @@ def _read_measured(tables: object, reader: Reader) -> Iterator[MeasuredProfile]:
             reader.faults.extend(error.faults)
 
 
-def _check_names(scenario: Scenario, reader: Reader) -> None:
+def _check_names(scenario: Scenario, data: Mapping[str, Any], reader: Reader) -> None:
     names = [c.name for c in scenario.cluster]
     if not names:
         reader.fault("cluster", "missing; expected one or more tables [[cluster]]")
     for name in sorted({n for n in names if names.count(n) > 1}):
         reader.fault("cluster", "two clusters have this name", name)
-    for index, link in enumerate(scenario.link):
-        for key, end in (("from", link.origin), ("to", link.destination)):
-            if end not in names:
-                reader.fault(f"link.{index}.{key}", "no cluster has this name", end, nearest(end, names))
-        if link.origin == link.destination:
-            reader.fault(f"link.{index}", "joins a cluster with itself", link.origin)
+    if names:
+        check_inventory(data, scenario.cluster, scenario.link, reader)
+    _check_demands(scenario, reader)
     if scenario.slo.tpot_s is not None and scenario.slo.tokens_per_second is not None:
         reader.fault("slo", "give either tpot_s or tokens_per_second, not both")
+
+
+def _check_demands(scenario: Scenario, reader: Reader) -> None:
+    names = [d.name for d in scenario.demand]
+    places = list(dict.fromkeys([*(c.name for c in scenario.cluster), *(c.site for c in scenario.cluster if c.site)]))
+    for index, demand in enumerate(scenario.demand):
+        if names.count(demand.name) > 1:
+            reader.fault(f"demand.{index}.name", "two demands have this name", demand.name)
+        if (demand.table.rate_rps is None) != (scenario.demand[0].table.rate_rps is None):
+            reader.fault(f"demand.{index}", "give every demand a rate_rps, or every demand a share")
+        for key, wanted in (("decode_at", demand.table.decode_at), ("prefill_at", demand.table.prefill_at)):
+            for place in wanted:
+                if place not in places:
+                    problem = "no cluster or site has this name"
+                    reader.fault(f"demand.{index}.{key}", problem, place, nearest(place, places))
+    for index, period in enumerate(scenario.period):
+        for name in period.rates or {}:
+            if name not in names:
+                reader.fault(f"period.{index}.rates.{name}", "no demand has this name", None, nearest(name, names))
 
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> list[str]:

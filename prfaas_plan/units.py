@@ -46,6 +46,7 @@ UNITS: Final[dict[str, Unit]] = {
     "ns": Unit("time", 1e-9),
     "min": Unit("time", 60.0),
     "h": Unit("time", 3600.0),
+    "year": Unit("time", 8760.0 * 3600.0),
     "req/s": Unit("request rate", 1.0),
     "req/min": Unit("request rate", 1.0 / 60.0),
     "token/s": Unit("token rate", 1.0),
