@@ -27,7 +27,7 @@ LAYERS: list[set[str]] = [
     {"catalog", "workload"},
     {"inventory"},
     {"scenario"},
-    {"tcp", "erlang", "arrivals", "service_times"},
+    {"kv_blocks", "tcp", "erlang", "arrivals", "service_times"},
     {"pool_wait"},
     {"trace_fits", "trace_arrivals", "kv_cache", "parameters", "roofline", "prefill", "decode", "link", "transfer", "queueing", "cost"},
     {"throughput"},
