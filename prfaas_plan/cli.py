@@ -126,6 +126,9 @@ def kv(
     tp: Annotated[int, typer.Option("--tp", help="Tensor parallel width, which may replicate heads.")] = 1,
     accelerator: Annotated[str | None, typer.Option("--accelerator", help="Where prefill times are of.")] = None,
     gpus: Annotated[int, typer.Option("--gpus", help="Accelerators of one instance.")] = 8,
+    memory: Annotated[
+        str | None, typer.Option("--memory", help="KV memory of an instance, e.g. '300 GB': how much fits.")
+    ] = None,
     form: FormatOption = Format.table,
     output: OutputOption = None,
     profiles: ProfilesOption = None,
@@ -137,7 +140,7 @@ def kv(
     from prfaas_plan.kv_cache import KvOptions
     from prfaas_plan.kv_report import report_kv
     from prfaas_plan.kv_table import kv as tabulate
-    from prfaas_plan.units import parse_tokens
+    from prfaas_plan.units import parse, parse_tokens
 
     wanted = [parse_tokens(text, where="--lengths") for text in lengths.split(",")]
     options = KvOptions(kv_dtype, engine, state_dtype)
@@ -149,6 +152,7 @@ def kv(
             tensor_parallel=tp,
             accelerator=accelerator,
             gpus=gpus,
+            memory_bytes=None if memory is None else parse(memory, "B", where="--memory"),
             profiles=profiles or (),
         )
         for model in models

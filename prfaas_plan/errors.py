@@ -34,7 +34,7 @@ __all__ = [
     "nearest",
 ]
 
-_VALUE_WIDTH = 60
+_VALUE_WIDTH = 160
 
 
 @dataclass(frozen=True, slots=True)

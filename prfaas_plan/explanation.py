@@ -63,7 +63,7 @@ def explain(point: OperatingPoint, provenance: Provenance) -> tuple[Line, ...]:
 
 
 def _traffic(point: OperatingPoint, provenance: Provenance) -> list[Line]:
-    law = provenance.workload.description
+    law = provenance.workload.description or provenance.workload.law.describe()
     cut = point.threshold
     lines = [Line("E[L]", point.system.law.mean, "token", "mean of the length law", law)]
     if cut is not None:

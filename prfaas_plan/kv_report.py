@@ -43,12 +43,17 @@ def _table(table: KvTable) -> Table:
     wide = table.tensor_parallel > 1 or any(r.reserved_bytes != r.kv_bytes for r in table.rows)
     if wide:
         heads += [Column("in memory", "MB", 4), Column("reserved", "MB", 4), Column("on the wire", "MB", 4)]
+    fits = any(r.fitting_tokens is not None for r in table.rows)
+    if fits:
+        heads += [Column("per token", "B", 5), Column("fits", "requests"), Column("fits", "token")]
     heads += [Column("prefill", "s"), Column("Φ_kv", "Gbit/s")]
     body = []
     for r in table.rows:
-        sizes = [r.kv_bytes / 1e6]
+        sizes: list[float | None] = [r.kv_bytes / 1e6]
         if wide:
             sizes += [r.memory_bytes / 1e6, r.reserved_bytes / 1e6, r.wire_bytes / 1e6]
+        if fits:
+            sizes += [r.bytes_per_token, r.fitting_requests, r.fitting_tokens]
         body.append([r.length_tokens, *sizes, r.prefill_s, r.kv_gbps])
     title = f"{table.model} at tensor parallel {table.tensor_parallel}" if table.tensor_parallel > 1 else table.model
     return Table(title, columns(*heads), rows(body))

@@ -45,6 +45,18 @@ class KvRow:
     """Across a link when every rank ships what it holds."""
     prefill_s: float | None
     prefill_source: str | None
+    fitting_requests: float | None = None
+    """Requests of this length that fit the memory given, by what an instance keeps; ``None`` without a memory."""
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Memory of the request over its length [B/token]: falls with the length where state or windows are fixed."""
+        return self.memory_bytes / self.length_tokens
+
+    @property
+    def fitting_tokens(self) -> float | None:
+        """Tokens that fit the memory given, in requests of this length."""
+        return None if self.fitting_requests is None else self.fitting_requests * self.length_tokens
 
     @property
     def kv_gbps(self) -> float | None:
@@ -59,6 +71,9 @@ class KvRow:
             "memory_bytes": self.memory_bytes,
             "reserved_bytes": self.reserved_bytes,
             "wire_bytes": self.wire_bytes,
+            "bytes_per_token": self.bytes_per_token,
+            "fitting_requests": self.fitting_requests,
+            "fitting_tokens": self.fitting_tokens,
             "prefill_s": self.prefill_s,
             "kv_gbps": self.kv_gbps,
             "prefill_source": self.prefill_source,
@@ -112,10 +127,12 @@ def kv(
     tensor_parallel: int = 1,
     accelerator: str | None = None,
     gpus: int = 8,
+    memory_bytes: float | None = None,
     profiles: Sequence[str | Path] = (),
 ) -> KvTable:
     """Tabulate the KV cache of a model [B] by request length [token], with Φ_kv where a prefill time is known.
 
+    With `memory_bytes`, the KV memory of one instance, also how many requests and tokens of each length fit.
     Raises `InputError` for an unknown model, accelerator or data type, or a length below one token.
     """
     bad = [length for length in lengths if length < 1]
@@ -136,7 +153,7 @@ def kv(
         active_parameters=active_parameters(opened) if opened else None,
         weight_bytes=weight_bytes(opened) if opened else None,
         tensor_parallel=tensor_parallel,
-        rows=tuple(_rows(profile, lengths, options, tensor_parallel, prefill)),
+        rows=tuple(_rows(profile, lengths, options, tensor_parallel, prefill, memory_bytes)),
         prefill=prefill,
         notes=tuple(_notes(profile, lengths, options, prefill)),
     )
@@ -148,6 +165,7 @@ def _rows(
     options: KvOptions | None,
     tensor_parallel: int,
     prefill: PrefillService | None,
+    available: float | None,
 ) -> list[KvRow]:
     logical = request_curve(profile, options)
     memory = memory_curve(profile, tensor_parallel, options)
@@ -155,7 +173,16 @@ def _rows(
     wire = wire_curve(profile, tensor_parallel, options, deduplicated=False)
     source = None if prefill is None else "roofline" if prefill.basis == "roofline" else "measured"
     return [
-        KvRow(x, logical(x), memory(x), reserved(x), wire(x), prefill.seconds(x) if prefill else None, source)
+        KvRow(
+            x,
+            logical(x),
+            memory(x),
+            reserved(x),
+            wire(x),
+            prefill.seconds(x) if prefill else None,
+            source,
+            None if available is None else available / memory(x),
+        )
         for x in lengths
     ]
 

@@ -64,7 +64,7 @@ def _routes(point: OperatingPoint) -> list[_Route]:
 
 def _quantile(point: OperatingPoint, routes: list[_Route], q: float) -> float:
     law = point.system.law
-    first, last = law.support
+    first, last = law.finite_support
 
     def missing(seconds: float) -> float:
         served = 0.0

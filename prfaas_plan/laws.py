@@ -33,6 +33,10 @@ class LengthLaw(ABC):
 
     @property
     @abstractmethod
+    def describe(self) -> str:
+        """Name the law and its parameters in a few words."""
+
+    @abstractmethod
     def support(self) -> tuple[float, float]:
         """Shortest and longest length that occurs."""
 
@@ -43,6 +47,12 @@ class LengthLaw(ABC):
     @abstractmethod
     def quantile(self, q: float) -> float:
         """Give the smallest length x with ``P(L <= x) >= q``."""
+
+    @property
+    def finite_support(self) -> tuple[float, float]:
+        """Shortest and longest length, the longest cut where all but 1e-12 of the requests are shorter."""
+        first, last = self.support
+        return first, last if math.isfinite(last) else self.quantile(1.0 - 1e-12)
 
     def share(self, low: float = -math.inf, high: float = math.inf) -> float:
         """Give ``P(low < L <= high)``."""
@@ -83,6 +93,10 @@ class Constant(LengthLaw):
     def support(self) -> tuple[float, float]:
         """Shortest and longest length that occurs."""
         return self.tokens, self.tokens
+
+    def describe(self) -> str:
+        """Name the law and its parameters."""
+        return f"every request {self.tokens:,.0f} tokens"
 
     def moments(self, low: float = -math.inf, high: float = math.inf) -> Moments:
         """Give ``E[L**n; low < L <= high]`` for n = 0, 1, 2."""
@@ -132,6 +146,10 @@ class LogNormal(LengthLaw):
     def support(self) -> tuple[float, float]:
         """Shortest and longest length that occurs."""
         return self.min, self.max
+
+    def describe(self) -> str:
+        """Name the law and its parameters."""
+        return f"log-normal law, μ {self.mu:g}, σ {self.sigma:g}, on {self.min:,.0f} to {self.max:,.0f} tokens"
 
     def moments(self, low: float = -math.inf, high: float = math.inf) -> Moments:
         """Give ``E[L**n; low < L <= high]`` for n = 0, 1, 2, in closed form."""
@@ -195,6 +213,10 @@ class Histogram(LengthLaw):
         """Shortest and longest length that occurs."""
         return self._bins[0][0], self._bins[-1][1]
 
+    def describe(self) -> str:
+        """Name the law and its parameters."""
+        return f"histogram of {len(self.weights)} bins"
+
     def moments(self, low: float = -math.inf, high: float = math.inf) -> Moments:
         """Give ``E[L**n; low < L <= high]`` for n = 0, 1, 2, exactly."""
         m0 = m1 = m2 = 0.0
@@ -257,6 +279,10 @@ class Empirical(LengthLaw):
         """Shortest and longest length that occurs."""
         return float(self.lengths[0]), float(self.lengths[-1])
 
+    def describe(self) -> str:
+        """Name the law and its parameters."""
+        return f"the lengths of {sum(self.counts):,} requests"
+
     def moments(self, low: float = -math.inf, high: float = math.inf) -> Moments:
         """Give ``E[L**n; low < L <= high]`` for n = 0, 1, 2, exactly."""
         i, j = bisect_right(self.lengths, low), bisect_right(self.lengths, high)
@@ -304,6 +330,10 @@ class Mixture(LengthLaw):
         """Shortest and longest length that occurs."""
         supports = [law.support for law in self.laws]
         return min(low for low, _ in supports), max(high for _, high in supports)
+
+    def describe(self) -> str:
+        """Name the law and its parameters."""
+        return "mixture of " + " and ".join(law.describe() for law in self.laws)
 
     def moments(self, low: float = -math.inf, high: float = math.inf) -> Moments:
         """Give ``E[L**n; low < L <= high]`` for n = 0, 1, 2."""

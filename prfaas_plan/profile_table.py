@@ -139,7 +139,7 @@ def show_profile(name: str, profiles: Folders = ()) -> ProfileView:
         except ProfileNotFoundError:
             continue
         return _view(kind, record)  # type: ignore[arg-type]
-    known = [entry for kind in KINDS for entry in list_profiles(kind, profiles)]
+    known = [known for entry in list_all(None, profiles).entries for known in (entry.id, *entry.aliases)]
     raise ProfileNotFoundError(Fault("NAME", "", "no profile has this name", name, nearest(name, known)))
 
 

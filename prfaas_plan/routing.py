@@ -35,7 +35,7 @@ def best_threshold(system: System) -> int:
     >>> all(operate(system, t).max_rate >= operate(system, t + step).max_rate for step in (-500, -1, 1, 500))
     True
     """
-    first, last = system.law.support
+    first, last = system.law.finite_support
     ends = (math.ceil(first) - 1, math.ceil(last))
     grid = _stretches(*ends) if system.at_mean_length else list(ends)
     candidates = set(grid)

@@ -8,7 +8,7 @@ import unicodedata
 from prfaas_plan.report import Cell, Column
 from prfaas_plan.units import is_token_unit, show
 
-__all__ = ["cell_text", "heading", "printable", "spreadsheet_text"]
+__all__ = ["cell_text", "heading", "is_printable", "printable", "spreadsheet_text"]
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _HARMLESS = {"Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po"}
@@ -29,7 +29,12 @@ def printable(text: str) -> str:
 def _shown(character: str) -> str:
     if character in "\n\r\t":
         return " "
-    return character if unicodedata.category(character) in _HARMLESS else "\ufffd"
+    return character if is_printable(character) else "\ufffd"
+
+
+def is_printable(character: str) -> bool:
+    """Say whether a character only shows itself: no control, format, private or unassigned one."""
+    return unicodedata.category(character) in _HARMLESS
 
 
 def spreadsheet_text(text: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prfaas_plan.report import Document, Table
-from prfaas_plan.writers.cells import cell_text, heading, printable, spreadsheet_text
+from prfaas_plan.writers.cells import cell_text, heading, is_printable, printable, spreadsheet_text
 
 __all__ = ["json_ready", "write_csv", "write_json", "write_markdown"]
 
@@ -18,9 +18,17 @@ _MARKDOWN_SPECIAL = str.maketrans({c: f"\\{c}" for c in r"\`*_{}[]<>#|~"})
 
 
 def write_json(command: str, data: Mapping[str, Any]) -> str:
-    """Write a result as one JSON object that names its schema; a number that does not exist is ``null``."""
+    """Write a result as one JSON object that names its schema; a number that does not exist is ``null``.
+
+    Characters that could rewrite a terminal are written as escapes, so the text is the same and inert.
+    """
     body = {"schema": f"prfaas-plan/{command}/1", **data}
-    return json.dumps(json_ready(body), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    written = json.dumps(json_ready(body), ensure_ascii=False, indent=2, allow_nan=False)
+    return "".join(c if c == "\n" or is_printable(c) else _json_escape(c) for c in written) + "\n"
+
+
+def _json_escape(character: str) -> str:
+    return json.dumps(character, ensure_ascii=True)[1:-1]
 
 
 def json_ready(value: Any) -> Any:
