@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Column", "Document", "Table"]
+from prfaas_plan.tabular import flatten
+
+__all__ = ["Column", "Document", "Table", "columns", "flatten", "rows", "text_column"]
 
 Cell = str | float | int | bool | None
 
@@ -52,22 +54,6 @@ def text_column(heading: str) -> Column:
     False
     """
     return Column(heading, right=False)
-
-
-def flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Turn nested records into one flat record, joining keys with an underscore and leaving lists out.
-
-    >>> flatten({"ttft_s": {"mean": 2.2}, "pools": [1]})
-    {'ttft_s_mean': 2.2}
-    """
-    flat: dict[str, Any] = {}
-    for key, value in data.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{name}_")
-        elif not isinstance(value, (list, tuple)):
-            flat[name] = value
-    return flat
 
 
 def columns(*headings: str | Column) -> tuple[Column, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from prfaas_plan.as_mapping import mapping_of
 from prfaas_plan.errors import Fault, InputError, ScenarioError, nearest
 from prfaas_plan.inventory import (
     LINK_EFFICIENCY,
@@ -97,6 +98,22 @@ class Scenario:
             or self.objective != OBJECTIVES[0]
             or (self.budget_usd_per_hour, self.power_cap_w, self.slo.ttft_s) != (None, None, None)
         )
+
+    def replace(self, path: str, value: object) -> Scenario:
+        """Give the same scenario with one key changed, checked as its file would be.
+
+        Raises `ScenarioError` with every fault that the change causes.
+
+        >>> load_scenario().replace("link.0.bandwidth_gbps", 10).link[0].bandwidth_gbps
+        10.0
+        """
+        data = mapping_of(self)
+        try:
+            place = set_path(data, path, value)
+        except KeyError as error:
+            raise ScenarioError(Fault(self.where or self.name, path, *error.args[:1], None, error.args[1])) from None
+        changed = scenario_from_mapping(data, self.where, [place])
+        return replace(changed, measured=changed.measured or self.measured)
 
     def link_between(self, origin: str, destination: str) -> Link | None:
         """Find the link between two clusters, if there is one."""

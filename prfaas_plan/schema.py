@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 from prfaas_plan.errors import Fault, InputError, ProfileError, UnitError, nearest
 from prfaas_plan.units import parse
 
-__all__ = ["Reader", "Spec", "flag", "part", "quantity", "read_record", "specs", "text"]
+__all__ = ["Reader", "Spec", "flag", "part", "quantity", "read_field", "read_record", "specs", "text"]
 
 R = TypeVar("R")
 _HUGE = 1e21
@@ -159,6 +159,12 @@ def read_record(record: type[R], data: object, reader: Reader, path: str = "") -
     except ValueError as error:
         reader.fault(path, str(error))
         return None
+
+
+def read_field(record: type, name: str, value: object, reader: Reader, path: str) -> Any:
+    """Check the value of one field of a record as its file would be; faults go to the reader."""
+    _, spec, hint = specs(record)[name]
+    return _read_value(hint, spec, value, reader, path)
 
 
 def _note_unknown_keys(record: type, data: Mapping[Any, Any], reader: Reader, path: str) -> None:

@@ -124,6 +124,8 @@ def read_law(value: object, reader: Reader, key: str, depth: int = 0) -> LengthL
     >>> read_law("8k", Reader("scenario.toml"), "input_tokens")
     Constant(tokens=8000.0)
     """
+    if isinstance(value, LengthLaw):
+        return value
     if not isinstance(value, Mapping):
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
             return read_record(Constant, {"tokens": value}, reader, key)

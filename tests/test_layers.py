@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "prfaas_plan"
 
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"units", "numerics", "lognormal", "solver", "checks"},
+    {"units", "numerics", "lognormal", "solver", "checks", "tabular"},
     {"schema", "profiles"},
     {"efficiency"},
     {"model", "hardware", "measured", "laws"},
@@ -25,7 +25,7 @@ LAYERS: list[set[str]] = [
     {"trace_files"},
     {"trace_prefix"},
     {"catalog", "workload"},
-    {"inventory"},
+    {"inventory", "as_mapping"},
     {"scenario"},
     {"kv_blocks", "tcp", "erlang", "arrivals", "service_times"},
     {"pool_wait"},
@@ -44,6 +44,8 @@ LAYERS: list[set[str]] = [
     {"fleet"},
     {"fleet_thresholds", "fleet_worth", "fleet_bandwidth"},
     {"planner"},
+    {"vary", "vector_search"},
+    {"sweep_cases"},
     {"kv_table", "whatif", "simulate", "calibrate", "estimate"},
     {"verify", "profile_table"},
     {"report"},
