@@ -44,8 +44,15 @@ def import_config(path: str | Path) -> ModelProfile:
     beside = path.parent / "hf_quant_config.json"
     quantization = read_config(beside) if beside.is_file() and beside != path else None
     profile = profile_from_config(config, str(path), quantization)
-    name = path.parent.name if path.stem == "config" and path.parent.name else path.stem
+    name = _name(path)
     return replace(profile, name=name, id=re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-") or "model")
+
+
+def _name(path: Path) -> str:
+    """Name a model by its file: its folder, its repository in a download cache, or the name of the file."""
+    cached = next((part for part in reversed(path.parts) if part.startswith("models--")), "")
+    stem = cached or (path.parent.name if path.stem == "config" and path.parent.name else path.stem)
+    return stem.removesuffix("_config").split("--")[-1] or "model"
 
 
 def read_config(path: str | Path) -> Mapping[str, Any]:
@@ -219,7 +226,7 @@ def _profile(
         name=Path(f.where).stem,
         basis="config.json",
         hidden_size=f.count("hidden_size", "n_embd", "d_model"),
-        vocab_size=f.count("vocab_size"),
+        vocab_size=(f if f.has("vocab_size") else replace(f, data=outer, prefix="")).count("vocab_size"),
         tied_embeddings=family.tied if tied is None else bool(tied),
         max_context_tokens=f.optional(
             "max_position_embeddings", "max_seq_len", "model_max_length", "n_positions", "n_ctx"
@@ -278,7 +285,7 @@ def _with_formats(
     return replace(
         profile,
         weights=weights,
-        kv_dtype=cache_format(q, default),
+        kv_dtype=cache_format(q, cache_format(_beside(f, beside), default)),
         state_dtype_sglang=states[0],
         state_dtype_vllm=states[1],
     )
@@ -289,9 +296,11 @@ def _quantization(f: Fields, outer: Mapping[str, Any], beside: Mapping[str, Any]
         for key in ("quantization_config", "compression_config"):
             if data.get(key) is not None:
                 return replace(f, data=data, prefix=name).inner(key)
-    if beside is not None:
-        return replace(f, data=beside, prefix="hf_quant_config.json: ").inner("quantization")
-    return replace(f, data={}, prefix="quantization_config.")
+    return _beside(f, beside)
+
+
+def _beside(f: Fields, beside: Mapping[str, Any] | None) -> Fields:
+    return replace(f, data=beside or {}, prefix="hf_quant_config.json: ").inner("quantization")
 
 
 def _states(f: Fields, family: Family, profile: ModelProfile) -> tuple[str, str]:

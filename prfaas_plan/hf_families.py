@@ -92,7 +92,9 @@ _JAMBA = Family(
 _GRANITE = Family(linear="mamba2", expert_width_key="intermediate_size", needs=("layer_types",))
 
 _FAMILIES: Final[Mapping[str, Family]] = {
-    **dict.fromkeys(("llama", "mistral", "mistral3", "ministral", "ministral3", "phi3", "granite"), _DENSE),
+    **dict.fromkeys(
+        ("llama", "mistral", "mistral3", "ministral", "ministral3", "phi3", "granite", "olmo2", "smollm3"), _DENSE
+    ),
     **dict.fromkeys(("deci", "decilm", "nemotronnas"), _BY_BLOCK),
     **dict.fromkeys(("qwen2", "qwen25vl", "qwen25vltext"), _QWEN2),
     **dict.fromkeys(("qwen3", "qwen3vl", "qwen3vltext", "mimo"), _QWEN),
@@ -101,6 +103,8 @@ _FAMILIES: Final[Mapping[str, Family]] = {
     "qwen3next": replace(_DELTA_MOE, vllm_state="bf16"),
     **dict.fromkeys(("qwen35", "qwen35text"), _DELTA),
     **dict.fromkeys(("qwen35moe", "qwen35moetext"), _DELTA_MOE),
+    "gemma": replace(_DENSE, tied=True),
+    **dict.fromkeys(("glm4", "seedoss"), replace(_DENSE, bias=True)),
     "gemma2": Family(windows="even", tied=True, needs=("sliding_window",)),
     **dict.fromkeys(("gemma3", "gemma3text"), _GEMMA3),
     **dict.fromkeys(("gemma4", "gemma4text"), _GEMMA4),

@@ -414,6 +414,32 @@ def test_quantisation_in_a_file_beside(tmp_path: Path) -> None:
     assert (profile.kv_dtype, profile.weights.attention) == ("fp8", "fp8")
 
 
+def test_a_cache_format_stated_only_beside_is_read(tmp_path: Path) -> None:
+    quantization = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+    path = file(tmp_path, json.dumps(LLAMA | {"quantization_config": quantization}))
+    file(
+        tmp_path,
+        json.dumps({"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}}),
+        "hf_quant_config.json",
+    )
+    assert import_config(path).kv_dtype == "fp8"
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("My-Model/config.json", "My-Model"),
+        ("models--meta--Llama-3/snapshots/0123abc/config.json", "Llama-3"),
+        ("meta--Llama-3_config.json", "Llama-3"),
+    ],
+)
+def test_a_model_is_named_by_its_place(tmp_path: Path, place: str, name: str) -> None:
+    path = tmp_path / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(LLAMA))
+    assert import_config(path).name == name
+
+
 def test_four_bit_experts_under_an_fp8_method() -> None:
     data = config("deepseek-v4-flash")
     weights = profile_from_config(data).weights
