@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Any
 
 from prfaas_plan.trace_records import Trace
@@ -30,7 +30,7 @@ class Arrivals:
     interarrival_cv: float | None
     """Standard deviation of the gaps over their mean, as the file has them; 1 for Poisson arrivals."""
     interarrival_cv_spread: float | None
-    """The same after requests of one time stamp are spread at random over the clock step; equal without ties."""
+    """The same after requests are spread at random over the clock step, where the clock is coarse."""
     clock_step_s: float | None
     """Smallest time between two different stamps [s]."""
     tied_fraction: float
@@ -67,17 +67,17 @@ def arrivals(trace: Trace) -> Arrivals | None:
         return None
     span = times[-1]
     gaps = len(times) - 1
-    steps = [b - a for a, b in pairwise(times) if b > a]
-    tied = 1.0 - len(steps) / gaps if gaps else 0.0
-    step = min(steps, default=None)
+    step, ties = _clock(times)
+    tied = ties / gaps if gaps else 0.0
     cv = _variation(times, span)
+    spread = _spread(times, step) if step and tied > TIED_BAD else times
     per_minute = _per_bin(times, None, _MINUTE)
     start = datetime.fromisoformat(trace.start) if trace.start else None
     return Arrivals(
         span_s=span,
         rate_rps=gaps / span if span > 0 else None,
         interarrival_cv=cv,
-        interarrival_cv_spread=_variation(_spread(times), span) if tied else cv,
+        interarrival_cv_spread=_variation(spread, span) if spread is not times else cv,
         clock_step_s=step,
         tied_fraction=tied,
         peak_to_mean_1min=_peak(per_minute),
@@ -128,20 +128,21 @@ def _variation(times: Sequence[float], span: float) -> float | None:
     return math.sqrt(squares / gaps) / mean
 
 
-def _spread(times: Sequence[float]) -> array[float]:
-    """Spread the requests of each stamp at random until the next stamp, reproducibly."""
+def _clock(times: Sequence[float]) -> tuple[float | None, int]:
+    """Find the smallest step between two different stamps, and how many stamps equal the one before."""
+    step, ties = math.inf, 0
+    for before, time in pairwise(times):
+        if time == before:
+            ties += 1
+        elif time - before < step:
+            step = time - before
+    return (step if step < math.inf else None), ties
+
+
+def _spread(times: Sequence[float], step: float) -> array[float]:
+    """Spread the requests of each stamp at random over the step that follows it, reproducibly."""
     draw = random.Random(1).random  # noqa: S311 (no secret)
-    spread = array("d")
-    first = width = 0.0
-    group = 0
-    for time, after in zip(times, (*islice(times, 1, None), math.inf), strict=True):
-        group += 1
-        if after == time:
-            continue
-        first, width = time, after - time if after < math.inf else width
-        spread.extend(sorted(first + width * draw() for _ in range(group)))
-        group = 0
-    return spread
+    return array("d", sorted(time + step * draw() for time in times))
 
 
 def _moment(start: datetime | None, per_minute: Sequence[int]) -> str | None:
