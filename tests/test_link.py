@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prfaas_plan.errors import InfeasibleError, InputError
@@ -156,6 +156,7 @@ paths = st.builds(
 transports = st.builds(Transport, st.sampled_from(["reno", "cubic", "bbr", "bbr1"]), st.integers(1, 500))
 
 
+@settings(deadline=None)
 @given(paths, transports, st.floats(1.01, 5.0))
 def test_rate_falls_with_loss_and_distance_and_rises_with_connections(
     path: Path, transport: Transport, factor: float
@@ -172,6 +173,7 @@ def test_rate_falls_with_loss_and_distance_and_rises_with_connections(
     assert rate <= path.nominal_bytes_per_s
 
 
+@settings(deadline=None)
 @given(paths, st.sampled_from(["reno", "cubic"]), st.floats(0.05, 0.95))
 def test_connections_needed_is_the_smallest_number(path: Path, congestion: str, share: float) -> None:
     count = connections_needed(path, Transport(congestion, 1), share)
@@ -181,6 +183,7 @@ def test_connections_needed_is_the_smallest_number(path: Path, congestion: str, 
         assert usable_rate(path, Transport(congestion, count - 1)).usable_bytes_per_s < target
 
 
+@settings(deadline=None)
 @given(paths, transports, st.floats(0.05, 0.6))
 def test_tolerable_loss_and_longest_rtt_sit_on_the_edge(path: Path, transport: Transport, share: float) -> None:
     rate = share * usable_rate(path, transport).framed_bytes_per_s

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prfaas_plan.errors import InfeasibleError, InputError
@@ -37,6 +37,7 @@ def test_cold_connection_costs_log2_of_the_pipe(mss: int, round_trips: float) ->
     assert cold_start_seconds(1e10, 100 * GBPS, 0.03, mss) / 0.03 == pytest.approx(round_trips, abs=0.06)
 
 
+@settings(deadline=None)
 @given(st.floats(1.0, 1e10), st.floats(1e5, 1e11), st.floats(1e-4, 0.3), st.integers(1, 100))
 def test_cold_start_grows_with_the_transfer_and_shrinks_with_connections(
     size: float, rate: float, rtt: float, connections: int
@@ -55,6 +56,7 @@ def pipeline(prefill: float, sending: float, layers: int) -> float:
     return free
 
 
+@settings(deadline=None)
 @given(times, times, st.integers(1, 100))
 def test_overlap_equals_the_pipeline_and_the_hidden_part(prefill: float, sending: float, layers: int) -> None:
     result = overlapped_transfer(prefill, sending, 0.02, layers)
@@ -78,6 +80,7 @@ def test_pull_or_recompute_of_32k_tokens() -> None:
     assert transfer_seconds(kv(32768), result.break_even_bytes_per_s, 0.08) == pytest.approx(result.recompute_s)
 
 
+@settings(deadline=None)
 @given(
     st.floats(0.0, 1e8),
     st.floats(1.0, 1e6),
@@ -134,6 +137,7 @@ def test_poisson_exponential_sizes_match_the_exact_tail() -> None:
     assert buffer_for_overflow(bursts, 1.0, 1e-3) == pytest.approx(math.log(1e3) / 0.2, rel=0.01)
 
 
+@settings(deadline=None)
 @given(st.floats(0.1, 50.0), st.floats(0.3, 3.0), st.floats(1e-6, 0.5), st.floats(1e6, 1e10))
 def test_buffer_and_rate_are_inverses(arrivals: float, cv: float, probability: float, buffer: float) -> None:
     bursts = Bursts(arrivals, (1e7, 3e8), (0.9, 0.1), cv)
