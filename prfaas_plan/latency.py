@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from prfaas_plan.numerics import Curve, bisect_root
 from prfaas_plan.throughput import OperatingPoint
 
-__all__ = ["FirstToken", "unloaded_ttft"]
+__all__ = ["FirstToken", "mean_ttft", "unloaded_ttft"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,14 @@ def unloaded_ttft(point: OperatingPoint) -> FirstToken:
     A request above the threshold takes ``T_prefill(l) + S_kv(l)/B_out``, one below it ``T_prefill(l)`` of the
     local pool; the network inside a cluster is taken as never binding. Percentiles are of the mixture of both.
     """
-    law = point.system.law
     routes = _routes(point)
-    mean = sum(law.expect(r.seconds, r.low, r.high) for r in routes)
-    return FirstToken(mean, *(_quantile(point, routes, q) for q in (0.5, 0.9, 0.99)))
+    return FirstToken(mean_ttft(point), *(_quantile(point, routes, q) for q in (0.5, 0.9, 0.99)))
+
+
+def mean_ttft(point: OperatingPoint) -> float:
+    """Give the mean time to first token [s] of `unloaded_ttft` alone."""
+    law = point.system.law
+    return sum(law.expect(r.seconds, r.low, r.high) for r in _routes(point))
 
 
 def _routes(point: OperatingPoint) -> list[_Route]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+from prfaas_plan.laws import LengthLaw
 from prfaas_plan.numerics import first_integer
 from prfaas_plan.throughput import OperatingPoint, System, decode_limit, local_limit, operate, remote_limit
 
-__all__ = ["best_point", "best_split", "best_threshold"]
+__all__ = ["best_point", "best_split", "best_threshold", "prefill_rate", "remote_has_room", "threshold_grid"]
 
 _GRID = 32
 
@@ -35,15 +36,20 @@ def best_threshold(system: System) -> int:
     >>> all(operate(system, t).max_rate >= operate(system, t + step).max_rate for step in (-500, -1, 1, 500))
     True
     """
-    first, last = system.law.finite_support
-    ends = (math.ceil(first) - 1, math.ceil(last))
-    grid = _stretches(*ends) if system.at_mean_length else list(ends)
+    grid = threshold_grid(system.law, system.at_mean_length)
     candidates = set(grid)
     for low, high in pairwise(grid):
-        if _remote_has_room(system, low) != _remote_has_room(system, high):
+        if remote_has_room(system, low) != remote_has_room(system, high):
             crossing = _crossing(system, low, high)
-            candidates |= {max(ends[0], crossing - 1), crossing}
+            candidates |= {max(grid[0], crossing - 1), crossing}
     return max(candidates, key=lambda t: (*_rates(system, t), -t))
+
+
+def threshold_grid(law: LengthLaw, at_mean_length: bool) -> list[int]:
+    """List the thresholds [token] between which a crossing is looked for."""
+    first, last = law.finite_support
+    ends = (math.ceil(first) - 1, math.ceil(last))
+    return _stretches(*ends) if at_mean_length else list(ends)
 
 
 def _stretches(low: int, high: int) -> list[int]:
@@ -51,17 +57,23 @@ def _stretches(low: int, high: int) -> list[int]:
     return sorted({low, high, *(min(high, max(low, round(max(1, low) * ratio**k))) for k in range(1, _GRID))})
 
 
-def _remote_has_room(system: System, threshold: int) -> bool:
+def remote_has_room(system: System, threshold: int) -> bool:
+    """Say whether the remote pool and the link allow at least the rate that the local prefill pool allows."""
     return remote_limit(system, threshold) >= local_limit(system, threshold)
 
 
 def _crossing(system: System, low: int, high: int) -> int:
-    wanted = _remote_has_room(system, high)
-    return first_integer(lambda t: _remote_has_room(system, t) == wanted, low, high)
+    wanted = remote_has_room(system, high)
+    return first_integer(lambda t: remote_has_room(system, t) == wanted, low, high)
+
+
+def prefill_rate(system: System, threshold: int) -> float:
+    """Give the rate of all requests [req/s] that both prefill pools and the link allow."""
+    return min(remote_limit(system, threshold), local_limit(system, threshold))
 
 
 def _rates(system: System, threshold: int) -> tuple[float, float]:
-    prefill = min(remote_limit(system, threshold), local_limit(system, threshold))
+    prefill = prefill_rate(system, threshold)
     return min(prefill, decode_limit(system)), prefill
 
 
