@@ -37,6 +37,7 @@ LAYERS: list[set[str]] = [
     {"plan_record"},
     {"fleet_case"},
     {"fleet_sheet"},
+    {"fleet_variables"},
     {"fleet_model"},
     {"fleet_bound"},
     {"fleet_solve"},
