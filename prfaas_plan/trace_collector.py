@@ -234,6 +234,9 @@ class Collector:
         if zeros := self.outputs.count(0):
             self.counts["zero output, kept"] = zeros
         self.counts = +self.counts
+        if not self.block_ids:
+            self.block_ends = array("q")
+            del self.counts["without block ids"]
         self._sort()
         block_tokens = self._checked_block_tokens()
         earliest = self.times[0] if self.times else 0.0

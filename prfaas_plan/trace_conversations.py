@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ __all__ = ["RowReader", "row_reader"]
 
 RowReader = Callable[[Mapping[str, Any]], None]
 _DEEPEST = 20
+SERVING_SIM_BLOCK = 16
+"""Tokens of one block of a trace that has token ids: what common engines use."""
 _MOST_BLOCKS = 1 << 22
 _TEXT_KEYS = ("text_input", "messages", "payload")
 
@@ -147,11 +150,28 @@ def _sum(context: int, new: Any) -> Any:
         return new
 
 
+def _token_id(value: Any) -> int:
+    return value if type(value) is int else zlib.crc32(repr(value).encode())
+
+
+def _token_blocks(tokens: Any) -> list[int]:
+    """Name each full block of token ids by all tokens up to its end."""
+    if not isinstance(tokens, list):
+        return []
+    blocks: list[int] = []
+    name = 0
+    for start in range(0, len(tokens) - SERVING_SIM_BLOCK + 1, SERVING_SIM_BLOCK):
+        name = hash((name, *map(_token_id, tokens[start : start + SERVING_SIM_BLOCK])))
+        blocks.append(name)
+    return blocks
+
+
 class _ServingSim:
     """LLMServingSim rows: flat ones, and agentic ones with ``sub_requests`` that follow each other."""
 
     def __init__(self, collector: Collector) -> None:
         self.collector = collector
+        collector.block_tokens = SERVING_SIM_BLOCK
 
     def read(self, row: Mapping[str, Any]) -> None:
         time = row.get("arrival_time_ns")
@@ -174,6 +194,7 @@ class _ServingSim:
 
     def _add(self, row: Mapping[str, Any], time: Any, session: Any) -> None:
         if self.collector.add(row.get("input_toks"), row.get("output_toks"), time):
+            self.collector.add_blocks(_token_blocks(row.get("input_tok_ids")))
             self.collector.add_session(session)
 
 

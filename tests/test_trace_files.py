@@ -127,6 +127,17 @@ class TestFormats:
         gaps = [b - a for a, b in zip(trace.times_s[-3:], trace.times_s[-2:], strict=False)]
         assert gaps == pytest.approx([2.0, 1.0])
 
+    def test_llmservingsim_token_ids_make_blocks(self, write: Write) -> None:
+        rows = [list(range(40)), list(range(32)) + [7] * 20, [1, *range(1, 40)]]
+        lines = [
+            {"input_toks": len(r), "output_toks": 1, "arrival_time_ns": i, "input_tok_ids": r}
+            for i, r in enumerate(rows)
+        ]
+        trace = read_trace(write("".join(json.dumps(line) + "\n" for line in lines)))
+        assert (trace.block_tokens, list(trace.block_ends)) == (16, [2, 5, 7])
+        assert trace.block_ids[:2] == trace.block_ids[2:4]
+        assert not set(trace.block_ids[5:]) & set(trace.block_ids[:5])
+
     def test_aiperf_later_turns_hold_only_new_tokens(self) -> None:
         trace = read_trace(DATA / "aiperf.jsonl")
         by_time = dict(zip(trace.times_s, trace.input_tokens, strict=True))
