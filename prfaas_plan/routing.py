@@ -16,6 +16,8 @@ from prfaas_plan.throughput import OperatingPoint, System, decode_limit, local_l
 __all__ = ["best_point", "best_split", "best_threshold", "prefill_rate", "remote_has_room", "threshold_grid"]
 
 _GRID = 32
+_ALL_SPLITS = 32
+_AROUND = 6
 
 
 def best_threshold(system: System) -> int:
@@ -85,18 +87,30 @@ def best_point(system: System) -> OperatingPoint:
 
 
 def best_split(system: System, instances: int) -> list[OperatingPoint]:
-    """Try every split of `instances` between local prefill and decode, best first.
+    """Try the splits of `instances` between local prefill and decode, best first.
 
+    Up to 32 instances every split is tried. Beyond that the prefill side can only gain and decode only lose from
+    one more prefill instance, so the optimum is where they cross; the splits around the crossing are tried.
     Ties go to the split whose prefill side has more room, then to the one with fewer prefill instances.
     """
     fewest = 0 if system.has_remote else 1
-    splits = [system.split(n, instances - n) for n in range(fewest, instances)]
-    points = [best_point(split) for split in splits]
+    tried = range(fewest, instances)
+    if instances > _ALL_SPLITS:
+        crossing = first_integer(lambda n: _prefill_has_room(system, n, instances), fewest, instances - 1)
+        tried = range(max(fewest, crossing - _AROUND), min(instances, crossing + _AROUND))
+    points = [best_point(system.split(n, instances - n)) for n in tried]
+    return sorted(
+        points, key=lambda p: (-p.max_rate, -_prefill_limit(p), p.system.local.instances if p.system.local else 0)
+    )
 
-    def quality(point: OperatingPoint) -> tuple[float, float, int]:
-        own = point.system
-        cut = point.threshold if point.threshold is not None else (-math.inf if own.has_remote else math.inf)
-        prefill = min(remote_limit(own, cut) if own.has_remote else math.inf, local_limit(own, cut))
-        return (-point.max_rate, -prefill, own.local.instances if own.local else 0)
 
-    return sorted(points, key=quality)
+def _prefill_has_room(system: System, prefill: int, instances: int) -> bool:
+    point = best_point(system.split(prefill, instances - prefill))
+    return _prefill_limit(point) >= point.decode_rate
+
+
+def _prefill_limit(point: OperatingPoint) -> float:
+    """Rate of all requests [req/s] that prefill and link allow."""
+    own = point.system
+    cut = point.threshold if point.threshold is not None else (-math.inf if own.has_remote else math.inf)
+    return min(remote_limit(own, cut), local_limit(own, cut))

@@ -153,3 +153,23 @@ def test_the_rate_is_no_more_than_any_bound_and_uses_no_more_than_there_is(seed:
         if point.local_prefill_rate is not None:
             assert rate * (1 - point.long_share) <= point.local_prefill_rate
         assert point.link_used_bytes_per_s <= system.link_bytes_per_s * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_large_fleets_are_searched_around_the_crossing_and_lose_nothing(seed: int) -> None:
+    rng = random.Random(500 + seed)
+    system = random_system(rng, at_mean_length=bool(seed % 2))
+    instances = rng.randint(40, 70)
+    every = max(operate_best(system.split(n, instances - n)) for n in range(instances))
+    assert best_split(system, instances)[0].max_rate == pytest.approx(every, rel=1e-9)
+
+
+def operate_best(system: System) -> float:
+    if not system.has_local:
+        return operate(system, None).max_rate
+    return operate(system, best_threshold(system)).max_rate
+
+
+def test_a_million_instances_do_not_hang() -> None:
+    system = random_system(random.Random(1))
+    assert len(best_split(system, 1_000_000)) > 1
