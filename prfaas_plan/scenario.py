@@ -156,6 +156,7 @@ def _find_scenario(name: str) -> Path:
 def scenario_from_mapping(data: Mapping[str, Any], where: str = "", overridden: Sequence[str] = ()) -> Scenario:
     """Check and build a scenario from the keys of its TOML file.
 
+    The path of a trace is relative to the scenario's folder, or to the current one where it was overridden.
     Raises `ScenarioError` with every fault; a fault in an overridden key names ``--set``.
     """
     reader = Reader(where or "scenario")
@@ -165,7 +166,8 @@ def scenario_from_mapping(data: Mapping[str, Any], where: str = "", overridden: 
     folder = Path(where).parent if where else Path()
     workload = None
     if "workload" in data:
-        workload = read_workload(data["workload"], reader, "workload", folder)
+        here = Path() if any(key.startswith("workload") for key in overridden) else folder
+        workload = read_workload(data["workload"], reader, "workload", here)
     demand = read_demands(data.get("demand", ()), reader, folder)
     period = read_periods(data.get("period", ()), reader)
     if "workload" not in data and (not demand or any(d.workload is None for d in demand)):
