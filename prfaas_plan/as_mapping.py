@@ -18,7 +18,7 @@ def record_mapping(record: Any) -> dict[str, Any]:
     9.9
     """
     found = {}
-    for key, (declaration, spec, _) in specs(type(record)).items():
+    for key, (declaration, spec, _) in specs(record.__class__).items():
         value = getattr(record, declaration.name)
         if value is not None:
             found[key] = _plain(value) if spec.kind == "part" else value

@@ -10,10 +10,21 @@ from typing import Any
 from prfaas_plan.explanation import Line, Provenance, explain, notes
 from prfaas_plan.latency import FirstToken, unloaded_ttft
 from prfaas_plan.scenario import AT_MEAN_LENGTH, MEAN_SERVICE_TIME, Scenario
+from prfaas_plan.tabular import Tabular
 from prfaas_plan.throughput import OperatingPoint
-from prfaas_plan.units import GBPS
+from prfaas_plan.units import GBPS, show
 
-__all__ = ["Alternative", "Comparison", "EqualCost", "LinkUse", "Plan", "PoolUse", "Stages", "build_plan"]
+__all__ = [
+    "Alternative",
+    "Comparison",
+    "EqualCost",
+    "LinkUse",
+    "Plan",
+    "PoolUse",
+    "Stages",
+    "build_plan",
+    "cost_per_hour",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +147,8 @@ class OtherReading:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+@dataclass(frozen=True, slots=True, repr=False)
+class Plan(Tabular):
     """The best plan for a deployment, with everything needed to check it."""
 
     scenario: str
@@ -161,6 +172,12 @@ class Plan:
     alternatives: tuple[Alternative, ...]
     explain: tuple[Line, ...]
     notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        threshold = "" if self.threshold_tokens is None else f", threshold {show(self.threshold_tokens, 'token')}"
+        pools = " + ".join(f"{p.instances}×{p.gpus_per_instance} {p.accelerator} {p.role}" for p in self.pools)
+        rate = show(self.lambda_max_rps, "req/s", 4)
+        return f"<Plan {self.scenario} ({self.deployment}): {rate}{threshold}; {pools}; limited by {self.bottleneck}>"
 
     @property
     def gpus(self) -> int:
@@ -228,13 +245,17 @@ class EqualCost:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison(Tabular):
     """Deployments side by side; ratios are to the homogeneous one."""
 
     deployments: tuple[Plan, ...]
     homogeneous: Plan
     equal_cost: EqualCost | None
+
+    def __repr__(self) -> str:
+        rates = ", ".join(f"{p.deployment} {show(p.lambda_max_rps, 'req/s', 4)}" for p in self.deployments)
+        return f"<Comparison {self.homogeneous.scenario}: {rates}>"
 
     def ratio(self, plan: Plan) -> float:
         """Throughput of a deployment over that of the homogeneous one."""
@@ -278,7 +299,7 @@ def build_plan(
         bottleneck=" and ".join(best.bottlenecks),
         mean_input_tokens=system.law.mean,
         output_tokens=system.output_tokens,
-        cost_usd_per_hour=_cost(scenario, best),
+        cost_usd_per_hour=cost_per_hour(scenario, best),
         other_reading=_other(other),
         alternatives=tuple(_alternative(p, best) for p in points[1:4]),
         explain=explain(best, provenance),
@@ -317,7 +338,8 @@ def _links(point: OperatingPoint, provenance: Provenance) -> tuple[LinkUse, ...]
     return (LinkUse(link.origin, link.destination, link.bandwidth_gbps, usable, used),)
 
 
-def _cost(scenario: Scenario, point: OperatingPoint) -> float | None:
+def cost_per_hour(scenario: Scenario, point: OperatingPoint) -> float | None:
+    """Give the price of all instances [USD/h]; ``None`` unless every pool has one."""
     total = 0.0
     for pool in (point.system.remote, point.system.local, point.system.decode):
         if pool is None:

@@ -52,7 +52,7 @@ def plan(scenario: Scenario, *, profiles: Folders = ()) -> Plan:
     Raises `InputError` for a scenario that cannot be planned, `InfeasibleError` where nothing can be served.
     """
     case = look_up(scenario, profiles)
-    system, instances = prfaas_system(case) if case.remote else homogeneous_system(case, case.local.instances)
+    system, instances = planned_system(case)
     name = "prfaas-pd" if case.remote else "homogeneous-pd"
     return _best_plan(case, name, system, instances)
 
@@ -125,6 +125,21 @@ def _link(scenario: Scenario, remote: Cluster | None, local: Cluster, where: str
     return link
 
 
+def planned_system(case: Case) -> tuple[System, int]:
+    """Give the deployment that is planned, and the instances of its local cluster."""
+    return prfaas_system(case) if case.remote else homogeneous_system(case, case.local.instances)
+
+
+def operating_points(case: Case) -> list[OperatingPoint]:
+    """List the operating points of the planned deployment, best first.
+
+    Raises `InfeasibleError` where nothing can be served.
+    """
+    points = _points(*planned_system(case))
+    refuse_nothing(case, points[0] if points else None)
+    return points
+
+
 def prfaas_system(case: Case) -> tuple[System, int]:
     """Long requests prefill remotely, short ones locally, all decode locally (PrfaaS-PD)."""
     if not case.can_prefill_locally:
@@ -171,7 +186,7 @@ def _prefill_pool(cluster: Cluster, service: PrefillService | None) -> PrefillPo
 
 def _best_plan(case: Case, name: str, system: System, instances: int) -> Plan:
     points = _points(system, instances)
-    _refuse_nothing(case, points[0] if points else None)
+    refuse_nothing(case, points[0] if points else None)
     other = _points(replace(system, at_mean_length=not system.at_mean_length), instances)[0]
     return build_plan(case.scenario, name, points, other, _provenance(case))
 
@@ -182,7 +197,8 @@ def _points(system: System, instances: int) -> list[OperatingPoint]:
     return best_split(system, instances)
 
 
-def _refuse_nothing(case: Case, best: OperatingPoint | None) -> None:
+def refuse_nothing(case: Case, best: OperatingPoint | None) -> None:
+    """Raise `InfeasibleError` where there is no operating point, or one that serves nothing."""
     if best is None:
         needed = 1 if case.remote else 2
         raise InfeasibleError(

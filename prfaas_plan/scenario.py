@@ -111,7 +111,8 @@ class Scenario:
         try:
             place = set_path(data, path, value)
         except KeyError as error:
-            raise ScenarioError(Fault(self.where or self.name, path, *error.args[:1], None, error.args[1])) from None
+            problem, suggestion = error.args
+            raise ScenarioError(Fault(self.where or self.name, path, problem, None, suggestion)) from None
         changed = scenario_from_mapping(data, self.where, [place])
         return replace(changed, measured=changed.measured or self.measured)
 
