@@ -61,6 +61,10 @@ def arrivals(trace: Trace) -> Arrivals | None:
     """Describe the arrivals of a trace; ``None`` where it has no times.
 
     Peaks count full minutes (or hours) from the first request; there is none with fewer than two.
+
+    >>> trace = Trace("made.csv", "plain", array("i", [5, 5, 5]), array("i"), array("d", [0.0, 1.0, 4.0]))
+    >>> arrivals(trace).rate_rps, arrivals(trace).interarrival_cv
+    (0.5, 0.5)
     """
     times = trace.times_s
     if not times:
@@ -95,6 +99,10 @@ def peak_to_mean(trace: Trace, weights: Sequence[int], width_s: float = _MINUTE)
 
     `weights` has one number a request, such as its uncached tokens; `width_s` is the bin [s]. ``None`` with
     fewer than two full bins, without times, or without weights.
+
+    >>> trace = Trace("made.csv", "plain", array("i", [5, 5, 5]), array("i"), array("d", [0.0, 61.0, 121.0]))
+    >>> peak_to_mean(trace, [100, 300, 100])
+    1.5
     """
     if len(weights) != len(trace.times_s):
         return None

@@ -29,7 +29,7 @@ _LONGEST_FIELD = 1 << 24
 
 
 def read_trace(path: str | Path, columns: Columns | Mapping[str, Any] | None = None) -> Trace:
-    """Read a request trace.
+    r"""Read a request trace.
 
     Known formats need nothing else: Mooncake and its AIPerf superset, Azure 2023 and 2024, BurstGPT 1 to 3,
     Qwen-Bailian, vidur, splitwise-sim, RAGPulse, LLMServingSim, kv-cache-tester (a file, or a folder of them).
@@ -37,6 +37,13 @@ def read_trace(path: str | Path, columns: Columns | Mapping[str, Any] | None = N
     request, in order of arrival.
 
     Raises `TraceError` if the file cannot be read, is in no known format, or holds no usable request.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "requests.csv"
+    ...     _ = path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4000,10\n")
+    ...     list(read_trace(path).input_tokens)
+    [4000]
     """
     where = str(path)
     chosen = _column_map(columns, where)

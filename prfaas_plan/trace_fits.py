@@ -169,6 +169,10 @@ def fit_mixture(tally: Tally) -> MixtureFit | None:
     """Fit two log-normal laws to the values above 0; ``None`` if there are fewer than four distinct ones.
 
     Expectation maximisation from three starts on at most 800 groups of neighbouring values, best likelihood kept.
+
+    >>> fit = fit_mixture(Tally([90, 100, 110, 9000, 10000, 11000]))
+    >>> [round(weight, 3) for weight in fit.weights]
+    [0.5, 0.5]
     """
     values = tally.positive()
     if len(values.values) < 4:

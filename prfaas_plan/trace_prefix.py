@@ -60,6 +60,12 @@ def infinite_pool(trace: Trace) -> PrefixReuse:
     counts for the tokens it holds. The cache is empty at the start, as the file is.
 
     Raises `TraceError` if the trace has no block ids.
+
+    >>> ids, ends = array("q", [1, 2, 1, 3]), array("q", [2, 4])
+    >>> lengths, none = array("i", [800, 900]), array("i")
+    >>> trace = Trace("made.jsonl", "Mooncake", lengths, none, block_tokens=512, block_ids=ids, block_ends=ends)
+    >>> list(infinite_pool(trace).uncached_tokens)
+    [800, 388]
     """
     if not trace.block_tokens:
         problem = "has no block ids of known size, so prefix reuse cannot be computed"

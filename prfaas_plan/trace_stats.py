@@ -108,7 +108,12 @@ def _dict(record: Any) -> dict[str, Any] | None:
 def trace_stats(trace: Trace) -> TraceStats:
     """Compute the statistics of a trace.
 
-    Lengths and fits are exact over all requests. Prefix reuse supposes a cache without limit, empty at the start.
+    Lengths are exact over all requests. Prefix reuse supposes a cache without limit, empty at the start.
+    Raises `TraceError` if the trace is empty.
+
+    >>> from array import array
+    >>> trace_stats(Trace("made.csv", "plain", array("i", [100, 300]), array("i", [7, 9]))).input_tokens.mean
+    200.0
     """
     inputs, outputs = Tally(trace.input_tokens), Tally(trace.output_tokens)
     coming = arrivals(trace)
@@ -178,6 +183,17 @@ def workload_block(
     cache without limit leaves to compute.
 
     Raises `TraceError` if the trace has no block ids for that, or too few distinct lengths for a fit.
+
+    >>> from array import array
+    >>> print(workload_block(Trace("made.csv", "plain", array("i", [100, 300]), array("i", [7, 9])), "trace"))
+    [workload]
+    description = "input lengths of made.csv (plain, 2 requests)"
+    output_tokens = 8
+    <BLANKLINE>
+    [workload.input_tokens]
+    trace = "made.csv"
+    prefix_cache = "none"
+    <BLANKLINE>
     """
     lengths = infinite_pool(trace).uncached_tokens if prefix_cache == "infinite" else trace.input_tokens
     tally = Tally(lengths)
