@@ -1,0 +1,149 @@
+"""How long an instance takes to prefill a batch of prompts, operation by operation."""
+
+from __future__ import annotations
+
+import math
+
+from prfaas_plan.communication import all_reduces, expert_exchange, prompt_exchange
+from prfaas_plan.deployment import Deployment
+from prfaas_plan.errors import Fault, InputError
+from prfaas_plan.mixing import SCAN_CHUNK, Mixer, window_pairs
+from prfaas_plan.roofline import PhaseTime, Work, combine
+
+__all__ = ["prefill_time", "prefill_work"]
+
+_ACTIVATION_BYTES = 2.0
+
+
+def prefill_time(
+    deployment: Deployment, tokens: float, batch: float = 1, cached_tokens: float = 0, chunk_tokens: float | None = 8192
+) -> PhaseTime:
+    """Estimate the time to prefill `batch` prompts of `tokens` new tokens [token] after `cached_tokens` each.
+
+    Prompts are worked off in passes of at most `chunk_tokens` per attention group (``None`` or 0: in one pass). The
+    number of passes is taken as a real number, as in a server that fills a pass with tokens of the next prompt.
+    With `pp` stages and n passes the pipeline takes (n + pp − 1) / n times the work of a stage. The result includes
+    the fixed time of a request. Raises `InputError` for sizes that are not positive and finite.
+    """
+    works = prefill_work(deployment, tokens, batch, cached_tokens, chunk_tokens)
+    return combine("prefill", works, deployment.rates, deployment.notes)
+
+
+def prefill_work(
+    deployment: Deployment, tokens: float, batch: float = 1, cached_tokens: float = 0, chunk_tokens: float | None = 8192
+) -> list[Work]:
+    """List what one GPU does in a prefill; see `prefill_time`."""
+    _check_sizes(tokens, batch, cached_tokens, chunk_tokens)
+    sequences = max(1.0, batch / deployment.dp)
+    local = sequences * tokens
+    passes = max(1.0, local / chunk_tokens) if chunk_tokens else 1.0
+    rows = local / deployment.cp
+    works = _products(deployment, rows, rows / passes, passes)
+    works += _experts(deployment, batch * tokens, passes)
+    works += _mixing(deployment, (tokens, cached_tokens, sequences, max(1.0, min(passes, tokens / chunk_tokens)) if chunk_tokens else 1.0))
+    layout = deployment.layout
+    works.append(Work("elementwise", "elementwise", bytes=rows * layout.hidden * layout.blocks, dtype=layout.expand_dtype))
+    works.append(Work("kernel launches", "kernels", count=layout.kernels * passes))
+    if layout.linear_layers:
+        works.append(Work("sequential scan", "scan", count=layout.linear_layers * tokens))
+    works += all_reduces(deployment, rows, passes)
+    works += expert_exchange(deployment, rows, passes, hidden_behind=True)
+    works += prompt_exchange(deployment, cached_tokens + tokens, sequences)
+    head = layout.head
+    flops = 2.0 * sequences * head.parameters
+    works.append(Work(head.name, "gemm", flops, head.bytes, head.dtype, rows=sequences, bits=head.bits))
+    if deployment.pp > 1:
+        works = _pipelined(works, deployment.pp, passes)
+    overhead = deployment.request_overhead_s
+    if overhead is None:
+        overhead = deployment.rates.constants.request_seconds
+    return [*works, Work("request", "fixed", count=overhead)]
+
+
+def _check_sizes(tokens: float, batch: float, cached: float, chunk: float | None) -> None:
+    faults = [
+        Fault("prefill", key, f"expected a finite number above 0 [{unit}]", value)
+        for key, value, unit in (("tokens", tokens, "token"), ("batch", batch, "1"))
+        if not 0.0 < value < math.inf
+    ]
+    if not 0.0 <= cached < math.inf:
+        faults.append(Fault("prefill", "cached_tokens", "expected a finite number of at least 0 [token]", cached))
+    if chunk is not None and not 0.0 <= chunk < math.inf:
+        faults.append(Fault("prefill", "chunk_tokens", "expected a finite number of at least 0 [token]", chunk))
+    if faults:
+        raise InputError(faults)
+
+
+def _products(deployment: Deployment, rows: float, rows_a_pass: float, passes: float) -> list[Work]:
+    return [
+        Work(p.name, "gemm", 2.0 * rows * p.parameters, p.bytes * passes, p.dtype, rows_a_pass, bits=p.bits)
+        for p in deployment.layout.products
+    ]
+
+
+def _experts(deployment: Deployment, tokens: float, passes: float) -> list[Work]:
+    gpus, works = deployment.stage_gpus, []
+    for shard in deployment.layout.experts:
+        touched = shard.touched(tokens / passes)
+        visits = tokens * shard.active
+        flops = 2.0 * visits * shard.parameters / gpus * shard.layers
+        moved = touched * shard.bytes / gpus * passes * shard.layers
+        rows = visits / passes / touched
+        works.append(Work("experts", "experts", flops, moved, shard.dtype, rows, bits=shard.bits, far=deployment.ep > 1))
+        spread = max(deployment.ep, deployment.dp * deployment.cp)
+        routed = visits * shard.width * _ACTIVATION_BYTES / spread * shard.layers
+        works.append(Work("routed rows", "routed", bytes=routed, dtype=shard.dtype))
+    return works
+
+
+def _mixing(deployment: Deployment, prompt: tuple[float, float, float, float]) -> list[Work]:
+    works: list[Work] = []
+    for layers, mixer in deployment.layout.mixers:
+        works += _recurrent(deployment, layers, mixer, prompt) if mixer.linear else _attend(deployment, layers, mixer, prompt)
+    return works
+
+
+def _attend(deployment: Deployment, layers: int, mixer: Mixer, prompt: tuple[float, float, float, float]) -> list[Work]:
+    new, cached, sequences, passes = prompt
+    share = layers * sequences / deployment.cp
+    whole = mixer.pairs(new, cached)
+    flops, pairs = _core_flops(mixer, new, cached, whole)
+    reads = cached * passes + new * 0.5 * (passes + 1.0)
+    reach = min(1.0, mixer.window / (cached + new)) if mixer.window else 1.0
+    moved = mixer.cache_bytes * reads * reach
+    works = [Work(mixer.name, "attention", flops * share, moved * share, rows=pairs / new)]
+    if mixer.index_flops:
+        moved = mixer.index_bytes * reads * share
+        works.append(Work("indexer", "attention", mixer.index_flops * whole * share, moved, rows=whole / new))
+    expanded = mixer.expand_flops * (cached * passes + new * 0.5 * (passes - 1.0)) * share
+    if expanded:
+        dtype = deployment.layout.expand_dtype
+        works.append(Work("latent expansion", "gemm", expanded, 0.0, dtype, rows=cached + new))
+    return works
+
+
+def _core_flops(mixer: Mixer, new: float, cached: float, whole: float) -> tuple[float, float]:
+    """FLOP of one sequence in one layer, and its query-key pairs; sparse layers take the cheaper of two kernels."""
+    if mixer.recent:
+        reach = mixer.ratio * mixer.top_k if mixer.top_k else math.inf
+        pairs = window_pairs(new, cached, mixer.recent) + window_pairs(new, cached, reach) / mixer.ratio
+        return mixer.pair_flops * pairs, pairs
+    dense = mixer.pair_flops * whole
+    if mixer.top_k:
+        sparse = mixer.absorbed_flops * window_pairs(new, cached, mixer.top_k)
+        if sparse < dense:
+            return sparse, window_pairs(new, cached, mixer.top_k)
+    return dense, whole
+
+
+def _recurrent(deployment: Deployment, layers: int, mixer: Mixer, prompt: tuple[float, float, float, float]) -> list[Work]:
+    new, _, sequences, _ = prompt
+    share = layers * sequences / deployment.cp
+    moved = mixer.state_bytes * max(1.0, new / SCAN_CHUNK) * share
+    return [Work(mixer.name, "state", mixer.token_flops * new * share, moved, rows=math.inf)]
+
+
+def _pipelined(works: list[Work], stages: int, passes: float) -> list[Work]:
+    """Divide the layers over the stages, and let the pipeline fill and drain."""
+    idle = (passes + stages - 1.0) / passes / stages
+    return [w._replace(flops=w.flops * idle, bytes=w.bytes * idle, count=w.count * idle) for w in works]
