@@ -12,7 +12,7 @@ from typing import Any
 
 from prfaas_plan.report import Document
 
-__all__ = ["Format", "Output", "emit"]
+__all__ = ["Format", "Output", "emit", "emit_text"]
 
 _WIDTH = 80
 _WIDEST = 120
@@ -37,14 +37,18 @@ class Output:
 
 def emit(command: str, data: Mapping[str, Any], document: Document, output: Output) -> None:
     """Write a result; a file is written whole or not at all."""
+    emit_text(_rendered(command, data, document, output), output.path)
+
+
+def emit_text(text: str, path: Path | None) -> None:
+    """Write text to standard output, or to a file whole or not at all."""
+    if path is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
     from prfaas_plan.files import write_atomically
 
-    rendered = _rendered(command, data, document, output)
-    if output.path is None:
-        sys.stdout.write(rendered)
-        sys.stdout.flush()
-    else:
-        write_atomically(output.path, rendered)
+    write_atomically(path, text)
 
 
 def _rendered(command: str, data: Mapping[str, Any], document: Document, output: Output) -> str:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
-from prfaas_plan.errors import Fault, TraceError
+from prfaas_plan.errors import Fault, InputError, TraceError, nearest
 from prfaas_plan.laws import LogNormal, Mixture
 from prfaas_plan.trace_arrivals import Arrivals, arrivals, peak_to_mean
 from prfaas_plan.trace_fits import (
@@ -24,7 +24,7 @@ from prfaas_plan.trace_fits import (
 from prfaas_plan.trace_prefix import PrefixReuse, infinite_pool
 from prfaas_plan.trace_records import Trace
 
-__all__ = ["Conversations", "TraceStats", "trace_stats", "workload_block"]
+__all__ = ["Conversations", "TraceStats", "read_block_law", "trace_stats", "workload_block"]
 
 _BINS = 100
 BlockLaw = Literal["histogram", "lognormal", "mixture", "trace"]
@@ -171,6 +171,18 @@ def _warnings(trace: Trace, coming: Arrivals | None, fits: Mapping[str, LogNorma
     if lost > 0.01 * (lost + trace.requests):
         found.append(f"{lost:,} rows were dropped, {lost / (lost + trace.requests):.1%} of the file")
     return found
+
+
+def read_block_law(name: str) -> BlockLaw:
+    """Read the name of a law for `workload_block`.
+
+    Raises `InputError` with the nearest name.
+    """
+    found = next((law for law in get_args(BlockLaw) if law == name), None)
+    if found is None:
+        names = get_args(BlockLaw)
+        raise InputError(Fault("--workload", "", "expected one of " + ", ".join(names), name, nearest(name, names)))
+    return cast("BlockLaw", found)
 
 
 def workload_block(

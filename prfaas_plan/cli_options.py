@@ -1,0 +1,23 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from prfaas_plan.cli_output import Format
+
+__all__ = ["FormatOption", "OutputOption", "ProfilesOption", "ScenarioArgument", "SetOption"]
+
+ScenarioArgument = Annotated[str, typer.Argument(help="A scenario file (TOML) or the name of a shipped scenario.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Override a key, e.g. link.0.bandwidth_gbps=10. Repeatable."),
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="How to write the result.")]
+OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file instead of the terminal.")]
+ProfilesOption = Annotated[
+    list[Path] | None, typer.Option("--profiles", help="A folder with profiles of your own. Repeatable.")
+]

@@ -1,0 +1,193 @@
+"""Commands about models, accelerators, traces and published numbers: kv, trace, profiles, verify."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from prfaas_plan.cli_options import FormatOption, OutputOption, ProfilesOption
+from prfaas_plan.cli_output import Format, Output, emit, emit_text
+
+if TYPE_CHECKING:
+    from prfaas_plan.trace_records import Columns
+
+__all__ = ["kv", "profile_commands", "trace", "verify"]
+
+
+def kv(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Profile names, or paths to config.json.")],
+    lengths: Annotated[str, typer.Option("--lengths", help="Request lengths, e.g. 1k,8k,32Ki.")] = "1Ki,8Ki,32Ki,128Ki",
+    kv_dtype: Annotated[str | None, typer.Option("--kv-dtype", help="bf16, fp8, …; default: the model's.")] = None,
+    engine: Annotated[str, typer.Option("--engine", help="sglang or vllm: whose state data type applies.")] = "sglang",
+    state_dtype: Annotated[str | None, typer.Option("--state-dtype", help="fp32 or bf16 recurrent state.")] = None,
+    tp: Annotated[int, typer.Option("--tp", help="Tensor parallel width, which may replicate heads.")] = 1,
+    accelerator: Annotated[str | None, typer.Option("--accelerator", help="Where prefill times are of.")] = None,
+    gpus: Annotated[int, typer.Option("--gpus", help="Accelerators of one instance.")] = 8,
+    memory: Annotated[
+        str | None, typer.Option("--memory", help="KV memory of an instance, e.g. '300 GB': how much fits.")
+    ] = None,
+    form: FormatOption = Format.table,
+    output: OutputOption = None,
+    profiles: ProfilesOption = None,
+) -> None:
+    """Show KV-cache bytes, prefill seconds and KV throughput by request length.
+
+    Example: prfaas-plan kv kimi-linear-48b-a3b qwen3-235b-a22b --lengths 8k,128k --tp 8
+    """
+    from prfaas_plan.kv_cache import KvOptions
+    from prfaas_plan.kv_report import report_kv
+    from prfaas_plan.kv_table import kv as tabulate
+    from prfaas_plan.units import parse, parse_tokens
+
+    wanted = [parse_tokens(text, where="--lengths") for text in lengths.split(",")]
+    options = KvOptions(kv_dtype, engine, state_dtype)
+    tables = [
+        tabulate(
+            model,
+            wanted,
+            options=options,
+            tensor_parallel=tp,
+            accelerator=accelerator,
+            gpus=gpus,
+            memory_bytes=None if memory is None else parse(memory, "B", where="--memory"),
+            profiles=profiles or (),
+        )
+        for model in models
+    ]
+    data = tables[0].to_dict()
+    if len(tables) > 1:
+        data["models"] = [table.to_dict() for table in tables]
+    emit("kv", data, report_kv(tables), Output(form, output))
+
+
+def trace(
+    file: Annotated[Path, typer.Argument(help="A request trace: JSONL, JSON or CSV, plain or .gz.")],
+    input_column: Annotated[str | None, typer.Option("--input-column", help="Column of the input length.")] = None,
+    output_column: Annotated[str | None, typer.Option("--output-column", help="Column of the output length.")] = None,
+    time_column: Annotated[str | None, typer.Option("--time-column", help="Column of the arrival time.")] = None,
+    time_unit: Annotated[str | None, typer.Option("--time-unit", help="s, ms, us, ns or date.")] = None,
+    workload: Annotated[
+        str | None,
+        typer.Option("--workload", help="Print a [workload] block instead: histogram, lognormal, mixture or trace."),
+    ] = None,
+    uncached: Annotated[bool, typer.Option("--uncached", help="In that block, what a full cache leaves.")] = False,
+    form: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """Say what a request trace holds: lengths, arrivals, prefix reuse, a fitted law, rows dropped.
+
+    Example: prfaas-plan trace requests.csv --input-column prompt --time-column t --time-unit s
+    """
+    from prfaas_plan.trace_files import read_trace
+    from prfaas_plan.trace_report import report_trace
+    from prfaas_plan.trace_stats import read_block_law, trace_stats, workload_block
+
+    columns = _columns(input_column, output_column, time_column, time_unit)
+    read = read_trace(file, columns)
+    if workload is not None:
+        block = workload_block(read, read_block_law(workload), "infinite" if uncached else "none")
+        emit_text(block, output)
+        return
+    data = trace_stats(read).to_dict()
+    emit("trace", data, report_trace(file.name, data), Output(form, output))
+
+
+def _columns(
+    input_column: str | None, output_column: str | None, time_column: str | None, time_unit: str | None
+) -> Columns | None:
+    from prfaas_plan.errors import Fault, InputError
+    from prfaas_plan.trace_records import Columns
+
+    if input_column is None:
+        if output_column or time_column or time_unit:
+            raise InputError(Fault("--input-column", "", "missing; a column map needs the column of the input length"))
+        return None
+    return Columns(input=input_column, output=output_column, timestamp=time_column, timestamp_unit=time_unit)
+
+
+def verify(form: FormatOption = Format.table, output: OutputOption = None, profiles: ProfilesOption = None) -> None:
+    """Recompute published tables and print published, computed and difference; exit 1 if one is off.
+
+    Example: prfaas-plan verify --format csv
+    """
+    from prfaas_plan.verify import verify as recompute
+    from prfaas_plan.verify_report import report_verification
+
+    result = recompute(profiles or ())
+    emit("verify", result.to_dict(), report_verification(result), Output(form, output))
+    if not result.ok:
+        raise typer.Exit(1)
+
+
+profile_commands = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Hardware and model profiles.")
+
+
+@profile_commands.command("list")
+def profiles_list(
+    kind: Annotated[str | None, typer.Argument(help="hardware, model or measured; default: all.")] = None,
+    form: FormatOption = Format.table,
+    output: OutputOption = None,
+    profiles: ProfilesOption = None,
+) -> None:
+    """List the profiles that can be named.
+
+    Example: prfaas-plan profiles list model
+    """
+    from prfaas_plan.profile_report import report_profiles
+    from prfaas_plan.profile_table import list_all, read_kind
+
+    result = list_all(read_kind(kind), profiles or ())
+    emit("profiles", result.to_dict(), report_profiles(result), Output(form, output))
+
+
+@profile_commands.command("show")
+def profiles_show(
+    name: Annotated[str, typer.Argument(help="A profile by name, alias or path.")],
+    form: FormatOption = Format.table,
+    output: OutputOption = None,
+    profiles: ProfilesOption = None,
+) -> None:
+    """Show one profile, value by value, with sources.
+
+    Example: prfaas-plan profiles show h200-sxm
+    """
+    from prfaas_plan.profile_report import report_profile
+    from prfaas_plan.profile_table import show_profile
+
+    result = show_profile(name, profiles or ())
+    emit("profiles", result.to_dict(), report_profile(result), Output(form, output))
+
+
+@profile_commands.command("check")
+def profiles_check(
+    file: Annotated[Path, typer.Argument(help="A profile file of your own.")],
+    form: FormatOption = Format.table,
+    output: OutputOption = None,
+    profiles: ProfilesOption = None,
+) -> None:
+    """Check a profile file: every fault at once, or the profile as it was understood.
+
+    Example: prfaas-plan profiles check my-chip.toml
+    """
+    from prfaas_plan.profile_report import report_profile
+    from prfaas_plan.profile_table import check_profile
+
+    result = check_profile(file, profiles or ())
+    emit("profiles", result.to_dict(), report_profile(result), Output(form, output))
+
+
+@profile_commands.command("import")
+def profiles_import(
+    config: Annotated[Path, typer.Argument(help="A Hugging Face config.json.")],
+    output: OutputOption = None,
+) -> None:
+    """Turn a Hugging Face config.json into a model profile (TOML).
+
+    Example: prfaas-plan profiles import config.json --output my-model.toml
+    """
+    from prfaas_plan.hf_config import import_config
+    from prfaas_plan.profile_writer import to_toml
+
+    emit_text(to_toml(import_config(config)), output)

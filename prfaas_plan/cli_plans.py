@@ -1,0 +1,52 @@
+"""Commands about a scenario: plan, compare."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from prfaas_plan.cli_options import FormatOption, OutputOption, ProfilesOption, ScenarioArgument, SetOption
+from prfaas_plan.cli_output import Format, Output, emit
+
+__all__ = ["compare", "plan"]
+
+
+def plan(
+    scenario: ScenarioArgument = "case-study",
+    override: SetOption = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the equations with their numbers.")] = False,
+    form: FormatOption = Format.table,
+    output: OutputOption = None,
+    profiles: ProfilesOption = None,
+) -> None:
+    """Find the best plan: instances per pool, length threshold, link use, throughput, latency, cost.
+
+    Example: prfaas-plan plan case-study --set link.0.bandwidth_gbps=10
+    """
+    from prfaas_plan.plan_report import report_plan
+    from prfaas_plan.planner import plan as find_plan
+    from prfaas_plan.scenario import load_scenario
+
+    result = find_plan(load_scenario(scenario, override or ()), profiles=profiles or ())
+    emit("plan", result.to_dict(), report_plan(result, explain=explain), Output(form, output))
+
+
+def compare(
+    scenario: ScenarioArgument = "case-study",
+    override: SetOption = None,
+    form: FormatOption = Format.table,
+    output: OutputOption = None,
+    profiles: ProfilesOption = None,
+) -> None:
+    """Set the plan beside a homogeneous fleet, naive remote prefill and, given prices, a fleet of equal cost.
+
+    Example: prfaas-plan compare case-study --set cluster.prfaas.price_usd_per_gpu_hour=2
+    --set cluster.local.price_usd_per_gpu_hour=1
+    """
+    from prfaas_plan.plan_report import report_comparison
+    from prfaas_plan.planner import compare as compare_deployments
+    from prfaas_plan.scenario import load_scenario
+
+    result = compare_deployments(load_scenario(scenario, override or ()), profiles=profiles or ())
+    emit("compare", result.to_dict(), report_comparison(result), Output(form, output))
