@@ -29,7 +29,7 @@ LAYERS: list[set[str]] = [
     {"scenario"},
     {"kv_blocks", "tcp", "erlang", "arrivals", "service_times", "reuse"},
     {"pool_wait"},
-    {"trace_fits", "trace_arrivals", "calibrate_fit", "calibrate_rules", "kv_cache", "parameters", "roofline", "prefill", "decode", "link", "transfer", "queueing", "cost"},
+    {"trace_fits", "trace_arrivals", "calibrate_fit", "calibrate_rules", "kv_cache", "parameters", "roofline", "prefill", "decode", "link", "transfer", "decode_slots", "queueing", "cost"},
     {"throughput"},
     {"routing", "fleet_bins", "prefix_pool", "sensitivity", "trace_stats"},
     {"latency", "services", "calibrate_points", "calibrate_setup"},

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prfaas_plan.arrivals import Parallel, delay_probability, gap_phases
+from prfaas_plan.decode_slots import DecodeSlots, decode_admission, decode_at_load
 from prfaas_plan.erlang import (
-    DecodeSlots,
     closed_loop,
-    decode_admission,
     erlang_b,
     erlang_c,
     mean_wait_md1,
@@ -185,6 +184,43 @@ def test_loaded_response_against_simulation(case: tuple[int, float, float, float
 def test_the_textbook_formula_would_not_do() -> None:
     waits, _ = simulate((1, 0.3, 3.0, 1.0), 1_000_000, seed=4)
     assert allen_cunneen(Arrivals(0.3, 3.0), ServiceTimes.lognormal(1.0, 1.0), 1) < 0.6 * waits.mean()
+
+
+@pytest.mark.parametrize(
+    ("case", "exact"),
+    [
+        ((1, 0.8, 1.0, 0.0), mean_wait_md1(0.8, 1.0)),
+        ((1, 0.7, 1.0, 1.5), mean_wait_mg1(0.7, 1.0, 1.5)),
+        ((1, 0.6, 1.0, 0.5), mean_wait_mg1(0.6, 1.0, 0.5)),
+    ],
+)
+def test_closed_forms_lie_in_the_interval_of_the_simulation(
+    case: tuple[int, float, float, float], exact: float
+) -> None:
+    means = np.array([simulate(case, 200_000, seed)[0].mean() for seed in range(12)])
+    assert abs(means.mean() - exact) < 3.0 * means.std(ddof=1) / math.sqrt(12)
+
+
+def test_the_length_law_of_the_case_study() -> None:
+    """Truncated log-normal lengths through a quadratic prefill time, three servers at a load of 0.9."""
+    law, seconds = LogNormal(9.9, 1.0, 128, 131072), Curve.polynomial(0.35, 5.6e-5, 1.1e-9)
+    times = ServiceTimes.of(law, seconds, low=19400.0)
+    rng = np.random.default_rng(8)
+    lengths = np.exp(rng.normal(9.9, 1.0, 1_400_000))
+    lengths = lengths[(lengths > 19400.0) & (lengths <= 131072.0)][:400_000]
+    services = 0.35 + 5.6e-5 * lengths + 1.1e-9 * lengths**2
+    assert times.mean == pytest.approx(services.mean(), rel=0.005)
+    free, now, waits = [0.0] * 3, 0.0, []
+    gaps = rng.exponential(times.mean / (3 * 0.9), len(services))
+    for gap, service in zip(gaps.tolist(), services.tolist(), strict=True):
+        now += gap
+        start = max(now, free[0])
+        heapq.heapreplace(free, start + service)
+        waits.append(start - now)
+    total = np.array(waits) + services
+    found = response(wait_in_pool(Arrivals(3 * 0.9 / times.mean), times, 3), times)
+    assert found.mean == pytest.approx(total.mean(), rel=0.05)
+    assert [found.p50, found.p90, found.p99] == pytest.approx(np.percentile(total, [50, 90, 99]), rel=0.08)
 
 
 def simulate_users(users: int, think: float, servers: int, requests: int) -> tuple[float, float]:
@@ -383,3 +419,22 @@ def test_decode_that_does_not_fit_or_keep_up() -> None:
         decode_admission(DecodeSlots(1, 8, 1e9, 2e9, 10.0), 0.1)
     with pytest.raises(InfeasibleError, match="decode slots"):
         decode_admission(DecodeSlots(1, 8, 1e12, 1e9, 10.0), 1.0)
+
+
+@settings(deadline=None)
+@given(st.floats(0.0, 0.999), st.floats(10.0, 4000.0), st.floats(1e-3, 0.1), st.floats(0.0, 1e-3), st.integers(1, 512))
+def test_decode_at_load_obeys_littles_law(
+    share: float, output: float, fixed: float, slope: float, batch_max: int
+) -> None:
+    def step(batch: float) -> float:
+        return fixed + slope * batch
+
+    rate = share * batch_max / (output * step(batch_max))
+    found = decode_at_load(rate, output, step, batch_max)
+    assert found.batch == pytest.approx(rate * output * found.step_s, rel=1e-9, abs=1e-9)
+    assert found.batch <= batch_max
+
+
+def test_decode_that_a_full_batch_cannot_keep_up_with() -> None:
+    with pytest.raises(InfeasibleError, match="at least 2 instances"):
+        decode_at_load(10.0, 1000.0, lambda batch: 0.01 + 1e-4 * batch, 100)
