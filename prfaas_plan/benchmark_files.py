@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,9 @@ def read_benchmark(path: str | Path) -> BenchmarkFile:
 
 
 def _file_date(path: Path) -> str:
-    """Date in the name of the file; a tool that writes none in the file often puts it there."""
-    return parse_date(path.name)
+    """Give the date in the name of a file, or else when it was written."""
+    stamp = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
+    return parse_date(path.name) or f"{stamp} (date of the file)"
 
 
 def _read_text(text: str, where: str, file: str, faults: list[Fault], dropped: dict[str, int]) -> BenchmarkFile:

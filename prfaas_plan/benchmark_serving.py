@@ -14,6 +14,7 @@ from prfaas_plan.benchmark_records import Run, Sample
 __all__ = ["is_one_batch", "is_serving", "one_batch_run", "serving_run"]
 
 _STATISTIC = re.compile(r"(mean|median|std|p[0-9.]+)_(ttft|tpot|itl|e2el|e2e_latency)(_ms)?")
+_ENGINES = ("vllm", "sglang", "tensorrt-llm", "trt", "lmdeploy", "tgi")
 _SGLANG = ("total_output_tokens_retokenized", "random_range_ratio", "accept_length", "server_info")
 
 
@@ -62,7 +63,7 @@ def serving_run(fields: Fields, where: str, file: str) -> Run:
         unit.says,
         model=fields.text("model_id") or fields.text("model") or server.text("model_path"),
         accelerator=fields.text("hw"),
-        engine=engine_name(fields.text("framework", "backend", "endpoint_type"), server.text("version")),
+        engine=_engine(fields, server),
         parallelism=_parallelism(fields, server),
         precision=fields.text("precision") or _precision(server),
         date=parse_date(fields.text("date")),
@@ -110,6 +111,13 @@ def _server(fields: Fields) -> Fields:
     value = fields.data.get("server_info")
     inner = {k: v for k, v in value.items() if not isinstance(v, bool)} if isinstance(value, Mapping) else {}
     return Fields(inner, fields.where, fields.faults, "server_info.")
+
+
+def _engine(fields: Fields, server: Fields) -> str:
+    """Name the engine; the backend of vLLM's client may only name a protocol such as openai-chat."""
+    backend = fields.text("backend", "endpoint_type")
+    known = next((engine for engine in _ENGINES if backend.startswith(engine)), "")
+    return engine_name(fields.text("framework") or known, server.text("version"))
 
 
 def _parallelism(fields: Fields, server: Fields) -> str:

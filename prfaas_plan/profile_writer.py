@@ -1,4 +1,4 @@
-"""Writes a model profile as the TOML file it could have been read from."""
+"""Writes a model or measured profile as the TOML file it could have been read from."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from prfaas_plan.measured import MeasuredProfile
 from prfaas_plan.model import ModelProfile
 from prfaas_plan.schema import specs
 
 __all__ = ["compact_layers", "to_toml"]
 
 
-def to_toml(profile: ModelProfile) -> str:
-    """Write a model profile as TOML that reads back equal, but for the file it comes from.
+def to_toml(profile: ModelProfile | MeasuredProfile) -> str:
+    """Write a model or measured profile as TOML that reads back equal, but for the file it comes from.
 
     Values that equal their default are left out; runs of equal layers are written once with a count.
 
