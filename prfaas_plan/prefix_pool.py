@@ -127,6 +127,8 @@ class HybridPool:
     """Recurrent and window state of one checkpoint [B]."""
     checkpoint_tokens: int | None = None
     """A checkpoint every so many tokens, a multiple of the block; ``None``: only where a prompt ends."""
+    exact_end: bool = True
+    """Whether a prompt that ends inside a block leaves a checkpoint there too, which only the same prompt can use."""
 
     def check(self, where: str) -> Checks:
         """Collect what is wrong with the pool."""
@@ -142,12 +144,15 @@ class HybridPool:
     def checkpoints(self, length: int, blocks: int) -> set[int]:
         """Give the blocks behind which a prompt of a length leaves a checkpoint, counted from 0.
 
-        The last full block and the exact end always, every ``checkpoint_tokens`` where that is set.
+        The last full block always, every ``checkpoint_tokens`` where that is set, and the exact end.
         """
-        kept = {blocks - 1, min(blocks, length // self.block_tokens) - 1}
+        full = min(blocks, length // self.block_tokens)
+        kept = {full - 1}
+        if self.exact_end:
+            kept.add(blocks - 1)
         if self.checkpoint_tokens is not None:
             step = self.checkpoint_tokens // self.block_tokens
-            kept.update(range(step - 1, min(blocks, length // self.block_tokens), step))
+            kept.update(range(step - 1, full, step))
         return {i for i in kept if i >= 0}
 
 

@@ -193,6 +193,8 @@ def test_a_follow_up_turn_continues_from_the_end_of_the_last_prompt() -> None:
     pool = HybridPool(BLOCK, 100, 1000)
     assert hybrid_reuse([(10, "abp"), (18, "abcdq")], pool).found_tokens().tolist() == [0, 8]
     assert hybrid_reuse([(10, "abp"), (10, "abp")], pool).found_tokens().tolist() == [0, 10]
+    whole_blocks = HybridPool(BLOCK, 100, 1000, exact_end=False)
+    assert hybrid_reuse([(10, "abp"), (10, "abp")], whole_blocks).found_tokens().tolist() == [0, 8]
 
 
 def test_how_big_the_pool_must_be() -> None:
