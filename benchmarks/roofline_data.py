@@ -16,7 +16,19 @@ from prfaas_plan.prefill import prefill_work
 from prfaas_plan.roofline import Work
 
 DATA = Path(__file__).resolve().parent / "data"
-KINDS = ("gemm", "experts", "attention", "state", "routed", "elementwise", "reduce", "exchange", "kernels", "scan", "fixed")
+KINDS = (
+    "gemm",
+    "experts",
+    "attention",
+    "state",
+    "routed",
+    "elementwise",
+    "reduce",
+    "exchange",
+    "kernels",
+    "scan",
+    "fixed",
+)
 DTYPES = ("bf16", "fp8", "fp4", "int8")
 LARGE = ("aic_silicon", "prfaas", "llamacpp_spark", "neuron")
 """Sets left out model by model."""
@@ -91,7 +103,7 @@ class Table:
         self.bits = np.array([w.bits for _, _, w in flat])
         self.far = np.array([w.far for _, _, w in flat])
         self.flops, self.bytes, self.per, self.count = (
-            np.array([float(w[i]) for _, _, w in flat]) for i in (2, 3, 5, 6)
+            np.array([float(getattr(w, name)) for _, _, w in flat]) for name in ("flops", "bytes", "rows", "amount")
         )
         self.count[self.kind == KINDS.index("fixed")] = 0.0
         self.peak = np.array([_peak(c, w) for _, c, w in flat])

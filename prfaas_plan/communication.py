@@ -20,7 +20,7 @@ def all_reduces(deployment: Deployment, rows: float, passes: float) -> list[Work
     blocks = layout.blocks
     moved = 2.0 * (ranks - 1) / ranks * rows * layout.hidden * _ACTIVATION_BYTES * blocks
     far = deployment.beyond_domain(ranks)
-    return [Work("all-reduce", "reduce", bytes=moved, count=blocks * passes, far=far)]
+    return [Work("all-reduce", "reduce", bytes=moved, amount=blocks * passes, far=far)]
 
 
 def expert_exchange(deployment: Deployment, rows: float, passes: float, *, hidden_behind: bool) -> list[Work]:
@@ -43,7 +43,7 @@ def expert_exchange(deployment: Deployment, rows: float, passes: float, *, hidde
         moved += shard.layers * rows / deployment.ranks * shard.width * _DISPATCH_AND_COMBINE_BYTES * reached * away
     count = layout.expert_layers * passes
     shown = 2.0 if hidden_behind else 1.0
-    return [Work("expert exchange", "exchange", bytes=moved, rows=shown, count=count, far=far)]
+    return [Work("expert exchange", "exchange", bytes=moved, rows=shown, amount=count, far=far)]
 
 
 def prompt_exchange(deployment: Deployment, context: float, sequences: float) -> list[Work]:
@@ -56,4 +56,4 @@ def prompt_exchange(deployment: Deployment, context: float, sequences: float) ->
     moved = cached * sequences * (ranks - 1) / ranks
     messages = float(sum(count for count, _ in layers))
     far = deployment.beyond_domain(ranks * deployment.ranks)
-    return [Work("prompt exchange", "exchange", bytes=moved, rows=2.0, count=messages, far=far)]
+    return [Work("prompt exchange", "exchange", bytes=moved, rows=2.0, amount=messages, far=far)]

@@ -109,7 +109,9 @@ class Deployment:
             if name == "experts" and not self.layout.experts:
                 continue
             if kept.dtype == "bf16" and kept.format not in ("bf16", "fp16", "fp32"):
-                notes.append(f"{name}: {kept.format} weights are expanded and multiplied in bf16 on {self.hardware.name}")
+                notes.append(
+                    f"{name}: {kept.format} weights are expanded and multiplied in bf16 on {self.hardware.name}"
+                )
         constants = self.hardware.efficiency
         if constants is not None and constants.family:
             whose = "generic" if constants.family == "generic" else f"the {constants.family} family's"

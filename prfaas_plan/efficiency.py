@@ -55,7 +55,9 @@ class Efficiency:
         "1", "routed and elementwise traffic with quantised activations, against bf16", at_least=1, at_most=10
     )
     elementwise_bytes: float = _number("bytes moved per token and hidden element in every block")
-    scan_token_seconds: float = quantity("s", "sequential time of a linear layer's scan per token", at_least=0, at_most=1)
+    scan_token_seconds: float = quantity(
+        "s", "sequential time of a linear layer's scan per token", at_least=0, at_most=1
+    )
     all_reduce_seconds: float = _seconds("latency of an all-reduce within a scale-up domain")
     all_to_all_seconds: float = _seconds("latency of a dispatch and combine among expert-parallel ranks")
     overlap: float = quantity("fraction", "part of the expert exchange hidden by compute", at_least=0, at_most=1)

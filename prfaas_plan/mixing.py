@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from prfaas_plan.kv_cache import BlockCache, block_cache
+from prfaas_plan.kv_blocks import BlockCache, block_cache
 from prfaas_plan.model import (
     Attention,
     Block,
@@ -114,7 +114,7 @@ def _within(position: float, chunk: float) -> float:
 
 
 def mixer_of(block: Block, kv_dtype: str, state_dtype: str, tensor_parallel: int) -> Mixer | None:
-    """Give the cost of a block's sequence mixing on one of `tensor_parallel` ranks; ``None`` for feed-forward blocks."""
+    """Give the cost of a block's sequence mixing on one of `tensor_parallel` ranks; ``None`` for feed-forward."""
     cache = block_cache(block, kv_dtype, state_dtype, tensor_parallel)
     if isinstance(block, Attention):
         return _of_attention(block, cache, tensor_parallel)

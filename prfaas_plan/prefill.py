@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable
+from dataclasses import replace
 
 from prfaas_plan.communication import all_reduces, expert_exchange, prompt_exchange
 from prfaas_plan.deployment import Deployment
 from prfaas_plan.errors import Fault, InputError
 from prfaas_plan.mixing import SCAN_CHUNK, Mixer, window_pairs
+from prfaas_plan.numerics import Coefficients, Curve
 from prfaas_plan.roofline import PhaseTime, Work, combine
 
-__all__ = ["prefill_time", "prefill_work"]
+__all__ = ["UNKNOWN_FLOOR_SECONDS", "prefill_curve", "prefill_time", "prefill_work"]
+
+UNKNOWN_FLOOR_SECONDS = 0.4
+"""[s] deployments differ by this much in the fixed time of a request; it widens the interval where it is not given."""
 
 _ACTIVATION_BYTES = 2.0
+_Prompt = tuple[float, float, float, float]
+"""New and cached tokens of one prompt, prompts of one attention group, passes over one prompt."""
 
 
 def prefill_time(
@@ -23,10 +32,16 @@ def prefill_time(
     Prompts are worked off in passes of at most `chunk_tokens` per attention group (``None`` or 0: in one pass). The
     number of passes is taken as a real number, as in a server that fills a pass with tokens of the next prompt.
     With `pp` stages and n passes the pipeline takes (n + pp − 1) / n times the work of a stage. The result includes
-    the fixed time of a request. Raises `InputError` for sizes that are not positive and finite.
+    the fixed time of a request; where the deployment does not give it, the interval allows for a long one.
+    Raises `InputError` for sizes that are not positive and finite.
     """
     works = prefill_work(deployment, tokens, batch, cached_tokens, chunk_tokens)
-    return combine("prefill", works, deployment.rates, deployment.notes)
+    time = combine("prefill", works, deployment.rates, deployment.notes)
+    if deployment.request_overhead_s is not None:
+        return time
+    width = deployment.rates.constants.prefill_width
+    note = "the fixed time of a request is not given: 28 ms assumed, the interval allows for 0.4 s"
+    return replace(time, high_s=(time.seconds + UNKNOWN_FLOOR_SECONDS) * width, notes=(*time.notes, note))
 
 
 def prefill_work(
@@ -40,12 +55,15 @@ def prefill_work(
     rows = local / deployment.cp
     works = _products(deployment, rows, rows / passes, passes)
     works += _experts(deployment, batch * tokens, passes)
-    works += _mixing(deployment, (tokens, cached_tokens, sequences, max(1.0, min(passes, tokens / chunk_tokens)) if chunk_tokens else 1.0))
+    each = max(1.0, tokens / chunk_tokens) if chunk_tokens else 1.0
+    works += _mixing(deployment, (tokens, cached_tokens, sequences, each))
     layout = deployment.layout
-    works.append(Work("elementwise", "elementwise", bytes=rows * layout.hidden * layout.blocks, dtype=layout.expand_dtype))
-    works.append(Work("kernel launches", "kernels", count=layout.kernels * passes))
+    works.append(
+        Work("elementwise", "elementwise", bytes=rows * layout.hidden * layout.blocks, dtype=layout.expand_dtype)
+    )
+    works.append(Work("kernel launches", "kernels", amount=layout.kernels * passes))
     if layout.linear_layers:
-        works.append(Work("sequential scan", "scan", count=layout.linear_layers * tokens))
+        works.append(Work("sequential scan", "scan", amount=layout.linear_layers * tokens))
     works += all_reduces(deployment, rows, passes)
     works += expert_exchange(deployment, rows, passes, hidden_behind=True)
     works += prompt_exchange(deployment, cached_tokens + tokens, sequences)
@@ -57,7 +75,7 @@ def prefill_work(
     overhead = deployment.request_overhead_s
     if overhead is None:
         overhead = deployment.rates.constants.request_seconds
-    return [*works, Work("request", "fixed", count=overhead)]
+    return [*works, Work("request", "fixed", amount=overhead)]
 
 
 def _check_sizes(tokens: float, batch: float, cached: float, chunk: float | None) -> None:
@@ -89,21 +107,27 @@ def _experts(deployment: Deployment, tokens: float, passes: float) -> list[Work]
         flops = 2.0 * visits * shard.parameters / gpus * shard.layers
         moved = touched * shard.bytes / gpus * passes * shard.layers
         rows = visits / passes / touched
-        works.append(Work("experts", "experts", flops, moved, shard.dtype, rows, bits=shard.bits, far=deployment.ep > 1))
+        works.append(
+            Work("experts", "experts", flops, moved, shard.dtype, rows, bits=shard.bits, far=deployment.ep > 1)
+        )
         spread = max(deployment.ep, deployment.dp * deployment.cp)
         routed = visits * shard.width * _ACTIVATION_BYTES / spread * shard.layers
         works.append(Work("routed rows", "routed", bytes=routed, dtype=shard.dtype))
     return works
 
 
-def _mixing(deployment: Deployment, prompt: tuple[float, float, float, float]) -> list[Work]:
+def _mixing(deployment: Deployment, prompt: _Prompt) -> list[Work]:
     works: list[Work] = []
     for layers, mixer in deployment.layout.mixers:
-        works += _recurrent(deployment, layers, mixer, prompt) if mixer.linear else _attend(deployment, layers, mixer, prompt)
+        works += (
+            _recurrent(deployment, layers, mixer, prompt)
+            if mixer.linear
+            else _attend(deployment, layers, mixer, prompt)
+        )
     return works
 
 
-def _attend(deployment: Deployment, layers: int, mixer: Mixer, prompt: tuple[float, float, float, float]) -> list[Work]:
+def _attend(deployment: Deployment, layers: int, mixer: Mixer, prompt: _Prompt) -> list[Work]:
     new, cached, sequences, passes = prompt
     share = layers * sequences / deployment.cp
     whole = mixer.pairs(new, cached)
@@ -136,7 +160,7 @@ def _core_flops(mixer: Mixer, new: float, cached: float, whole: float) -> tuple[
     return dense, whole
 
 
-def _recurrent(deployment: Deployment, layers: int, mixer: Mixer, prompt: tuple[float, float, float, float]) -> list[Work]:
+def _recurrent(deployment: Deployment, layers: int, mixer: Mixer, prompt: _Prompt) -> list[Work]:
     new, _, sequences, _ = prompt
     share = layers * sequences / deployment.cp
     moved = mixer.state_bytes * max(1.0, new / SCAN_CHUNK) * share
@@ -146,4 +170,60 @@ def _recurrent(deployment: Deployment, layers: int, mixer: Mixer, prompt: tuple[
 def _pipelined(works: list[Work], stages: int, passes: float) -> list[Work]:
     """Divide the layers over the stages, and let the pipeline fill and drain."""
     idle = (passes + stages - 1.0) / passes / stages
-    return [w._replace(flops=w.flops * idle, bytes=w.bytes * idle, count=w.count * idle) for w in works]
+    return [w._replace(flops=w.flops * idle, bytes=w.bytes * idle, amount=w.amount * idle) for w in works]
+
+
+def prefill_curve(
+    deployment: Deployment,
+    shortest: float,
+    longest: float,
+    cached_tokens: float = 0,
+    chunk_tokens: float | None = 8192,
+) -> Curve:
+    """Give the prefill seconds of one prompt as a function of its new tokens, from `shortest` to `longest` [token].
+
+    A continuous, rising, piecewise quadratic curve within 0.2 % of `prefill_time`, for sums over a law of lengths.
+    Beyond `longest` the last piece goes on. Raises `InputError` for a range that is empty or not finite.
+    """
+    if not 0.0 < shortest < longest < math.inf:
+        problem = "expected 0 < shortest < longest, both finite [token]"
+        raise InputError(Fault("prefill curve", "shortest, longest", problem, (shortest, longest)))
+
+    def seconds(tokens: float) -> float:
+        return prefill_time(deployment, tokens, 1, cached_tokens, chunk_tokens).seconds
+
+    cuts = [shortest, longest]
+    if chunk_tokens and shortest < chunk_tokens < longest:
+        cuts.insert(1, float(chunk_tokens))
+    ends: list[float] = []
+    pieces: list[Coefficients] = []
+    for low, high in itertools.pairwise(cuts):
+        for end, piece in _pieces(seconds, (low, seconds(low)), (high, seconds(high)), 12):
+            ends.append(end)
+            pieces.append(piece)
+    return Curve(tuple(pieces), tuple(ends[:-1]))
+
+
+_CURVE_TOLERANCE = 1e-3
+
+
+def _pieces(
+    f: Callable[[float], float], left: tuple[float, float], right: tuple[float, float], depth: int
+) -> list[tuple[float, Coefficients]]:
+    """Interpolate on one stretch, halving it (in the logarithm) until the curve is close and rising."""
+    middle = math.sqrt(left[0] * right[0])
+    centre = (middle, f(middle))
+    piece = _through(left, centre, right)
+    rising = piece[1] + 2.0 * piece[2] * left[0] >= 0.0 and piece[1] + 2.0 * piece[2] * right[0] >= 0.0
+    tests = [math.sqrt(left[0] * middle), math.sqrt(middle * right[0])]
+    close = all(abs(piece[0] + x * (piece[1] + x * piece[2]) - f(x)) <= _CURVE_TOLERANCE * f(x) for x in tests)
+    if depth == 0 or (rising and close):
+        return [(right[0], piece)]
+    return _pieces(f, left, centre, depth - 1) + _pieces(f, centre, right, depth - 1)
+
+
+def _through(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> Coefficients:
+    """Put a quadratic through three points, by divided differences."""
+    first = (b[1] - a[1]) / (b[0] - a[0])
+    second = ((c[1] - b[1]) / (c[0] - b[0]) - first) / (c[0] - a[0])
+    return a[1] - first * a[0] + second * a[0] * b[0], first - second * (a[0] + b[0]), second

@@ -28,7 +28,7 @@ class Work(NamedTuple):
     dtype: str = "bf16"
     rows: float = 1.0
     """Rows of a product (per expert for ``experts``), or keys per query for ``attention``."""
-    count: float = 0.0
+    amount: float = 0.0
     """Kernels, messages, sequential tokens or seconds, by kind."""
     bits: int = 16
     """Width the weights are stored in: 16, 8 or 4."""
@@ -149,14 +149,14 @@ _FAR_LATENCY = 8.0
 def _waiting(work: Work, rates: Rates) -> Operation:
     k, kind = rates.constants, work.kind
     if kind == "reduce":
-        latency = work.count * k.all_reduce_seconds * (_FAR_LATENCY if work.far else 1.0)
+        latency = work.amount * k.all_reduce_seconds * (_FAR_LATENCY if work.far else 1.0)
         return Operation(work.name, 0.0, 0.0, latency + work.bytes / _line(work, rates), 0.0, 0.0, 0.0)
     if kind == "exchange":
         shown = 1.0 - k.overlap if work.rows > 1.0 else 1.0
-        spent = work.count * k.all_to_all_seconds + work.bytes / _line(work, rates)
+        spent = work.amount * k.all_to_all_seconds + work.bytes / _line(work, rates)
         return Operation(work.name, 0.0, 0.0, shown * spent, 0.0, 0.0, 0.0)
     each = {"kernels": k.kernel_seconds, "scan": k.scan_token_seconds, "fixed": 1.0}[kind]
-    return Operation(work.name, 0.0, 0.0, 0.0, work.count * each, 0.0, 0.0)
+    return Operation(work.name, 0.0, 0.0, 0.0, work.amount * each, 0.0, 0.0)
 
 
 def _line(work: Work, rates: Rates) -> float:
@@ -193,6 +193,13 @@ class PhaseTime:
     """[s] the larger of FLOP / peak and bytes / bandwidth, with nothing lost."""
     operations: tuple[Operation, ...]
     notes: tuple[str, ...] = ()
+    tokens_each: float = 1.0
+    """Tokens a sequence gains by a decode step; more than 1 with speculative decoding."""
+
+    @property
+    def seconds_per_token(self) -> float:
+        """Time per output token of a decode step [s]."""
+        return self.seconds / self.tokens_each
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain data, keys with their unit."""
@@ -203,13 +210,15 @@ class PhaseTime:
             "high_s": self.high_s,
             "shares": {f"{name}_fraction": value for name, value in self.shares.items()},
             "bound": self.bound,
+            "tokens_per_sequence": self.tokens_each,
             "intensity_flop_per_byte": self.intensity,
             "ridge_flop_per_byte": self.ridge,
             "mfu_fraction": self.mfu,
             "mbu_fraction": self.mbu,
             "plain_roofline_s": self.plain_s,
             "operations": [
-                {"name": o.name, "seconds": o.seconds, "flop": o.flops, "memory_bytes": o.bytes} for o in self.operations
+                {"name": o.name, "seconds": o.seconds, "flop": o.flops, "memory_bytes": o.bytes}
+                for o in self.operations
             ],
             "notes": list(self.notes),
         }
@@ -222,7 +231,12 @@ def combine(phase: str, works: Iterable[Work], rates: Rates, notes: tuple[str, .
     """Add up the operations of a phase into its time and what it is spent on."""
     works = tuple(works)
     operations = tuple([time_of(work, rates) for work in works])
-    parts = [sum([o[i] for o in operations]) for i in (1, 2, 3, 4)]
+    parts = [
+        sum([o.compute_s for o in operations]),
+        sum([o.memory_s for o in operations]),
+        sum([o.communication_s for o in operations]),
+        sum([o.overhead_s for o in operations]),
+    ]
     seconds = sum(parts)
     flops, moved = sum([o.flops for o in operations]), sum([o.bytes for o in operations])
     ideal = sum([w.flops / rates.peaks[w.dtype] for w in works if w.flops])

@@ -53,7 +53,8 @@ class ExpertShard:
         >>> ExpertShard(1, 256, 8, 1.0, 1.0, "bf16", 16, 1).touched(1.0)
         8.0
         """
-        return self.experts * (1.0 - (1.0 - self.active / self.experts) ** tokens)
+        missed = float((1.0 - self.active / self.experts) ** tokens)
+        return self.experts * (1.0 - missed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,9 @@ def _expert_shard(block: MixtureOfExperts, hidden: int, layers: int, stored: Sto
     width = block.latent_dim or hidden
     parameters = float(block.matrices * width * block.width)
     active = min(block.active, float(block.experts))
-    return ExpertShard(layers, block.experts, active, parameters, parameters * stored.bytes, stored.dtype, stored.bits, width)
+    return ExpertShard(
+        layers, block.experts, active, parameters, parameters * stored.bytes, stored.dtype, stored.bits, width
+    )
 
 
 def _kernels(block: Block, mixer: Mixer | None) -> int:
