@@ -11,7 +11,7 @@ from prfaas_plan.benchmark_files import read_benchmark
 from prfaas_plan.benchmark_records import BenchmarkFile
 from prfaas_plan.calibrate_fit import LawFit, fit_law
 from prfaas_plan.calibrate_points import Point, decode_points, prefill_points
-from prfaas_plan.calibrate_rules import ACCEPTABLE, Evidence, Flag, Refusal, judge
+from prfaas_plan.calibrate_rules import ACCEPTABLE, Flag, Refusal, judge
 from prfaas_plan.calibrate_setup import Instance, Setup, complete, instance_of
 from prfaas_plan.errors import Fault, InputError, nearest
 from prfaas_plan.measured import DecodePoint, MeasuredProfile, PrefillPoint
@@ -120,15 +120,15 @@ def calibrate(
     evidence = judge(runs, known.accept)
     prefill, refused = prefill_points(evidence.readings)
     decode, context, more_flags = decode_points(evidence.readings, known.context_tokens)
-    evidence = replace(
-        evidence, refusals=(*evidence.refusals, *refused), flags=(*evidence.flags, *instance.flags, *more_flags)
-    )
+    refusals = (*evidence.refusals, *refused)
     if not prefill and not decode:
-        raise _nothing_left(evidence)
+        raise _nothing_left(refusals)
     prefill_fit = fit_law([p.x for p in prefill], [p.seconds for p in prefill], 2) if prefill else None
     decode_fit = fit_law([p.x for p in decode], [p.seconds for p in decode], 1) if len(decode) > 1 else None
+    more_flags += _flat(prefill_fit, prefill)
     lengths, batches = _with_law(prefill, prefill_fit), _with_law(decode, decode_fit)
-    profile = _profile(instance, lengths, batches, _note(instance, context, evidence.flags))
+    flags = (*evidence.flags, *instance.flags, *more_flags)
+    profile = _profile(instance, lengths, batches, _note(instance, context, flags))
     return Calibration(
         profile=profile,
         files=tuple(files),
@@ -137,8 +137,8 @@ def calibrate(
         prefill_fit=prefill_fit,
         decode_fit=decode_fit,
         decode_context_tokens=context,
-        refusals=evidence.refusals,
-        flags=evidence.flags,
+        refusals=refusals,
+        flags=flags,
     )
 
 
@@ -184,8 +184,15 @@ def distinct_names(paths: Sequence[str]) -> dict[str, str]:
     return {path: "/".join(p[-depth:]) for path, p in parts.items()}
 
 
-def _nothing_left(evidence: Evidence) -> InputError:
-    faults = [Fault(r.where, "", f"gives no {r.phase} time: {r.reason}") for r in evidence.refusals]
+def _flat(fit: LawFit | None, points: Sequence[Point]) -> list[Flag]:
+    """Flag prefill times that do not grow with length, as those of cached prompts do not."""
+    if fit is None or any(term.value > 0.0 for term in fit.terms[1:]):
+        return []
+    return [Flag(points[0].files[0], "prefill times do not grow with length: were the prompts served from a cache")]
+
+
+def _nothing_left(refusals: Sequence[Refusal]) -> InputError:
+    faults = [Fault(r.where, "", f"gives no {r.phase} time: {r.reason}") for r in refusals]
     return InputError(faults or Fault("BENCHMARK", "", "no run holds a prefill or decode time"))
 
 

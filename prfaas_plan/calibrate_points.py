@@ -43,12 +43,12 @@ def prefill_points(readings: Sequence[Reading]) -> tuple[list[Point], list[Refus
     ordered = sorted((r for r in readings if r.phase == "prefill"), key=lambda r: r.tokens)
     points: list[Point] = []
     refusals: list[Refusal] = []
-    for group in bins(ordered, lambda r: r.tokens, SAME_LENGTH):
+    for group in bins(ordered, lambda r: round(r.tokens), SAME_LENGTH):
         smallest = min(r.batch for r in group)
         for other in (r for r in group if r.batch > smallest):
             reason = f"a batch of {smallest} was measured at the same length, which is nearer to one request"
             refusals.append(Refusal(other.run.where, "prefill", "larger-batch", reason))
-        points.append(_joined([r for r in group if r.batch == smallest], round(median(r.tokens for r in group))))
+        points.append(_joined([r for r in group if r.batch == smallest], round(median(round(r.tokens) for r in group))))
     if len(points) == 1:
         reason = f"{points[0].x:,} tokens is the only length; a law needs two or more"
         return [], [*refusals, Refusal(points[0].runs[0].where, "prefill", "one-length", reason)]
@@ -58,7 +58,7 @@ def prefill_points(readings: Sequence[Reading]) -> tuple[list[Point], list[Refus
 def _joined(group: Sequence[Reading], x: int) -> Point:
     return Point(
         x=x,
-        seconds=median(r.seconds for r in group),
+        seconds=float(f"{median(r.seconds for r in group):.9g}"),
         requests=sum(r.requests for r in group),
         basis="; ".join(dict.fromkeys(r.basis for r in group)),
         runs=tuple(dict.fromkeys(r.run for r in group)),

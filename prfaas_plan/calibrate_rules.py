@@ -81,7 +81,11 @@ def judge(runs: Sequence[Run], accept: Sequence[str] = ()) -> Evidence:
     """Read prefill and decode times from runs; `accept` names rules of `ACCEPTABLE` that only flag."""
     evidence = _Judge(accept)
     for run in runs:
-        if run.method == "one batch":
+        if run.method == "one batch" and (run.input_tokens or 0.0) < 1.0:
+            evidence.refuse(
+                run, "prefill" if run.step_s is None else "decode", "no-length", "its prompts have no tokens"
+            )
+        elif run.method == "one batch":
             evidence.one_batch(run)
         else:
             evidence.served(run)
@@ -222,6 +226,8 @@ def _troubles(run: Run, phase: Phase) -> Iterator[tuple[str, str]]:
     slots = run.concurrency if run.concurrency is not None and math.isfinite(run.concurrency) else 1.0
     if run.requests == 0:
         yield "no-request", "no request completed"
+    elif (run.input_tokens or 0.0) < 1.0:
+        yield "no-length", "its prompts have no tokens"
     if run.failed:
         yield "errors", f"{run.failed:,} requests failed"
     if run.requests and run.requests < REQUESTS_PER_SLOT * slots:
