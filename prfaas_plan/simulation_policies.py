@@ -117,8 +117,9 @@ class BandwidthAware:
     """The threshold is searched again every few seconds, for the rate and the queues there are at that time.
 
     For each threshold and each resource: the time to finish what waits and what comes in the next seconds, on what is
-    in service now. The threshold with the smallest of the longest times is taken. What waits for the remote pool counts
-    as bytes to come on the link.
+    in service now. The threshold with the smallest of the longest times is taken, but not above one that fills the local
+    pool beyond a limit: where everything together is too much, the long requests wait for the link, which are few and
+    go at once when it recovers, and not the short ones. What waits for the remote pool counts as bytes to come.
     """
 
     abundant = True
@@ -151,7 +152,8 @@ class BandwidthAware:
         link_s = (waiting + coming * needs.link_bytes) / max(places.link.rate, _LEAST)
         remote_s = (places.remote.work + coming * needs.remote_s) / max(places.remote.instances, _LEAST)
         local_s = (places.local.work + coming * needs.local_s) / max(places.local.instances, _LEAST)
-        best = int(np.argmin(np.maximum(np.maximum(link_s, remote_s), local_s)))
+        allowed = max(1, int(np.searchsorted(local_s, self._settings.local_limit * ahead, side="right")))
+        best = int(np.argmin(np.maximum(np.maximum(link_s, remote_s), local_s)[:allowed]))
         threshold = float(needs.thresholds[best])
         if threshold != self.threshold:
             self.history.extend((now, threshold))

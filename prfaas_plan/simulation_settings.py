@@ -124,6 +124,8 @@ class Settings:
     """How often the bandwidth-aware router searches its threshold again [s]."""
     horizon_s: float = 60.0
     """How far ahead it looks: time in which present queues and coming requests should be served [s]."""
+    local_limit: float = 0.95
+    """Most of the local pool's time in the horizon that it may fill; infinite to balance both pools whatever waits."""
     scarce_fraction: float = 0.8
     """Link load from which bandwidth counts as scarce and cached prefixes are not moved."""
     warmup_fraction: float = 0.1
@@ -154,6 +156,7 @@ class Settings:
             checks.fault("warmup_fraction", "expected a number from 0, below 1", self.warmup_fraction)
         for key in ("control_s", "horizon_s", "scarce_fraction"):
             checks.above(key, getattr(self, key))
+        checks.above("local_limit", self.local_limit, infinite=True)
         for key in ("interval_s", "layers"):
             if getattr(self, key) is not None:
                 checks.above(key, getattr(self, key))
