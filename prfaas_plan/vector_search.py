@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class Found:
     prefill_instances: Ints
     threshold: Ints
     crossing: NDArray[np.bool_]
-    """Whether the threshold is a crossing (or the length before it) rather than a point of the grid."""
+    """Whether the threshold is a crossing (it or the length before it is best) rather than a point of the grid."""
     sure: NDArray[np.bool_]
 
 
@@ -64,7 +65,7 @@ class _LogNormals:
         self.mu, self.sigma, self.low, self.high = (
             np.array([getattr(law, name) for law in laws]) for name in ("mu", "sigma", "min", "max")
         )
-        self.mass = np.array([law._mass for law in laws])  # noqa: SLF001 (the law's own normalisation)
+        self.mass = np.array([law._mass for law in laws])
         self.scale = [np.exp(n * self.mu + 0.5 * (n * self.sigma) ** 2) / self.mass for n in self.orders]
         self.ends = self.tails(self.low), self.tails(self.high)
 
@@ -114,7 +115,7 @@ class _AnyLaw:
         """Moments below and above t, on each piece between the edges."""
         cuts = [-math.inf, *edges, math.inf]
         below, above = [], []
-        for start, end in zip(cuts, cuts[1:], strict=False):
+        for start, end in pairwise(cuts):
             inner = np.clip(t, start, end)
             below.append(self._moments([(start, x) for x in inner]))
             above.append(self._moments([(x, end) for x in inner]))
@@ -236,7 +237,7 @@ def _best_threshold(batch: Batch, needs: Needs, n: int, at_grid: tuple[Ints, Flo
     rival = np.where(is_crossing, top, second)
     clear = (rival < prefill * (1.0 - MARGIN)) & (crossings <= 1)
     digits = ~is_crossing | ((share > LEAST_SHARE) & (share < 1.0 - LEAST_SHARE))
-    threshold = np.where(is_crossing, np.where(ahead >= at, before, low), grid[rows, ranked])
+    threshold = np.where(is_crossing, low, grid[rows, ranked])
     return threshold, is_crossing, prefill, clear & digits
 
 

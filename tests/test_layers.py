@@ -53,6 +53,8 @@ LAYERS: list[set[str]] = [
     {"fleet_bound"},
     {"fleet_search"},
     {"fleet_solve"},
+    {"fleet_evaluate", "fleet_tidy"},
+    {"fleet_routes"},
     {"fleet_record", "fleet_why"},
     {"fleet"},
     {"fleet_thresholds", "fleet_worth", "fleet_bandwidth"},
