@@ -66,7 +66,7 @@ LAYERS: list[set[str]] = [
     {"kv_table", "whatif", "simulate", "calibrate", "estimate"},
     {"verify", "profile_table"},
     {"report"},
-    {"plan_report", "kv_report", "trace_report", "calibrate_report", "profile_report", "verify_report", "writers", "files"},
+    {"plan_report", "whatif_report", "kv_report", "trace_report", "calibrate_report", "profile_report", "verify_report", "writers", "files"},
     {"cli_output"},
     {"cli_options"},
     {"cli_plans", "cli_parts"},
