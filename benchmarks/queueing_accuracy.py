@@ -142,6 +142,7 @@ def main() -> None:
     laws = {
         "hyperexponential gaps": ("hyperexponential", "lognormal", "hyperexponential", 1.0),
         "Weibull gaps": ("weibull", "lognormal", "weibull", 1.0),
+        "log-normal gaps": ("lognormal", "lognormal", "lognormal", 1.0),
         "gamma gaps, gamma service": ("gamma", "gamma", "gamma", 1.0),
         "gamma gaps, gamma service of CV 2": ("gamma", "gamma", "gamma", 2.0),
         "Weibull gaps taken as gamma": ("weibull", "lognormal", "gamma", 1.0),

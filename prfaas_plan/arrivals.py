@@ -17,12 +17,13 @@ from prfaas_plan.numerics import bisect_root
 
 __all__ = ["GAP_LAWS", "Arrivals", "Parallel", "Series", "delay_probability", "gap_phases"]
 
-GAP_LAWS: Final = ("gamma", "weibull", "hyperexponential")
+GAP_LAWS: Final = ("gamma", "weibull", "lognormal", "hyperexponential")
 """Laws of the gap between requests."""
 _MOST_PHASES: Final = 10
-_WEIBULL_POINTS: Final = 400
+_GAP_POINTS: Final = 300
 _NEARLY_ONE: Final = 1e-6
 _Vector = tuple[float, ...]
+_Points = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +44,47 @@ class Arrivals:
         checks.choice("arrival_law", self.law, GAP_LAWS)
 
     def transform(self, s: float) -> float:
-        """Give ``E[exp(-s·gap)]`` of gamma or Weibull gaps."""
+        """Give ``E[exp(-s·gap)]`` of gaps of the law, or of gamma gaps where it is hyperexponential."""
         square, scaled = self.cv**2, s / self.rate_per_s
         if square == 0.0:
             return math.exp(-scaled)
-        if self.law == "weibull":
-            gaps = _weibull_gaps(self.cv)
-            return sum(math.exp(-scaled * gap) for gap in gaps) / len(gaps)
+        if self.law in ("weibull", "lognormal"):
+            gaps = _weibull_gaps(self.cv) if self.law == "weibull" else _lognormal_gaps(self.cv)
+            return sum(weight * math.exp(-scaled * gap) for gap, weight in gaps)
         return math.exp(-math.log1p(square * scaled) / square)
 
 
+def _even_grid(low: float, high: float) -> list[float]:
+    return [low + (high - low) * i / _GAP_POINTS for i in range(_GAP_POINTS + 1)]
+
+
 @lru_cache(maxsize=16)
-def _weibull_gaps(cv: float) -> tuple[float, ...]:
-    """Give gaps of mean 1 that stand for equal shares of a Weibull law; its shape k has Γ(1+2/k)/Γ(1+1/k)² = 1+CV²."""
+def _weibull_gaps(cv: float) -> _Points:
+    """Give points of a Weibull law of mean 1; its shape k has Γ(1+2/k) / Γ(1+1/k)² = 1 + CV².
+
+    With gap^k = exp(y) exponential, the sum over an even grid of y is as good as exact.
+    """
 
     def excess(inverse: float) -> float:
         return math.lgamma(1.0 + 2.0 * inverse) - 2.0 * math.lgamma(1.0 + inverse) - math.log1p(cv * cv)
 
     inverse = bisect_root(excess, 1e-3, 50.0)
-    gaps = [math.pow(-math.log((i + 0.5) / _WEIBULL_POINTS), inverse) for i in range(_WEIBULL_POINTS)]
-    mean = sum(gaps) / _WEIBULL_POINTS
-    return tuple(gap / mean for gap in gaps)
+    grid = _even_grid(-20.0, 6.0)
+    return _of_mean_one([(math.exp(inverse * y), math.exp(y - math.exp(y))) for y in grid])
+
+
+@lru_cache(maxsize=16)
+def _lognormal_gaps(cv: float) -> _Points:
+    """Give points of a log-normal law of mean 1 on an even grid of the logarithm."""
+    sigma = math.sqrt(math.log1p(cv * cv))
+    grid = _even_grid(-6.0, 6.0 + 2.0 * sigma)
+    return _of_mean_one([(math.exp(sigma * z), math.exp(-0.5 * z * z)) for z in grid])
+
+
+def _of_mean_one(pairs: list[tuple[float, float]]) -> _Points:
+    total = sum(weight for _, weight in pairs)
+    mean = sum(gap * weight for gap, weight in pairs) / total
+    return tuple((gap / mean, weight / total) for gap, weight in pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +160,9 @@ def busy_root(transform_at: Arrivals | Parallel | Series, service_rate: float) -
 def gap_phases(arrivals: Arrivals, service_rate: float) -> Parallel | Series:
     """Give phases with the mean and variation of the gaps, to be served at a total rate [1/s].
 
-    Above a CV of 1 two parallel phases: for gamma and Weibull gaps those that also give GI/M/1 at that service
-    rate its probability of waiting; for hyperexponential gaps balanced means. Below 1 a mixture of two Erlang laws
-    (Tijms, A First Course in Stochastic Models, 2003, appendix B), of 10 phases at most.
+    Above a CV of 1 two parallel phases: those that also give GI/M/1 at that service rate the probability of waiting it
+    has with these gaps; for hyperexponential gaps balanced means. Below 1 a mixture of two Erlang laws of 10 phases at
+    most (Tijms, A First Course in Stochastic Models, 2003, appendix B), whatever the law.
 
     >>> phases = gap_phases(Arrivals(0.8, cv=2.0), 1.0)
     >>> [round(m, 6) for m in phases.moments()[:2]]

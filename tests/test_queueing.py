@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prfaas_plan.arrivals import Parallel, delay_probability, gap_phases
+from prfaas_plan.arrivals import GAP_LAWS, Parallel, delay_probability, gap_phases
 from prfaas_plan.decode_slots import DecodeSlots, decode_admission, decode_at_load
 from prfaas_plan.erlang import (
     closed_loop,
@@ -110,7 +110,7 @@ def test_gi_m_1_has_an_exponential_wait(cv: float) -> None:
     assert wait.mean_s == pytest.approx(sigma / (1.0 - sigma), rel=0.01)
 
 
-@pytest.mark.parametrize("law", ["gamma", "weibull", "hyperexponential"])
+@pytest.mark.parametrize("law", GAP_LAWS)
 @pytest.mark.parametrize("cv", [0.0, 0.3, 0.8, 1.0, 1.01, 2.0, 4.0])
 def test_phases_keep_mean_and_variation_of_the_gaps(law: str, cv: float) -> None:
     phases = gap_phases(Arrivals(2.5, cv, law), 3.0)
@@ -120,6 +120,18 @@ def test_phases_keep_mean_and_variation_of_the_gaps(law: str, cv: float) -> None
     if isinstance(phases, Parallel):
         first, second, _ = phases.moments()
         assert second / first**2 - 1.0 == pytest.approx(cv**2, rel=1e-6)
+
+
+def test_transforms_of_gaps_against_integrals() -> None:
+    from scipy import integrate, stats
+
+    weibull = stats.weibull_min(0.5, scale=0.5)  # mean 1, CV sqrt(5)
+    lognormal = stats.lognorm(math.sqrt(math.log(5.0)), scale=1.0 / math.sqrt(5.0))  # mean 1, CV 2
+    gamma = stats.gamma(0.25, scale=4.0)  # mean 1, CV 2
+    for law, cv, oracle in (("weibull", 5**0.5, weibull), ("lognormal", 2.0, lognormal), ("gamma", 2.0, gamma)):
+        for s in (0.01, 0.3, 5.0):
+            exact, _ = integrate.quad(lambda u, s=s, o=oracle: math.exp(-s * o.ppf(u)), 0.0, 1.0, limit=500)
+            assert Arrivals(1.0, cv, law).transform(s) == pytest.approx(exact, rel=1e-5)
 
 
 def test_heavy_traffic_of_one_server() -> None:
