@@ -51,6 +51,9 @@ def _family(checkpoint_format: str) -> str:
 
 
 def _formats(model: ModelProfile, asked: str | None) -> dict[str, str]:
+    if not model.layers:
+        problem = f"the layers of {model.name} are not published, so no roofline can be drawn; give measured points"
+        raise ProfileError(Fault(model.where or model.name, "layers", problem))
     if model.weights is None:
         raise ProfileError(Fault(model.where or model.name, "weights", "missing; the checkpoint formats are needed"))
     native = {name: str(getattr(model.weights, name)) for name in _COMPONENTS}

@@ -6,6 +6,7 @@ takes ``(C⁴ + M⁴)^¼``, a smooth maximum that is never below either. Communi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -107,10 +108,11 @@ def smooth_maximum(a: float, b: float) -> float:
     >>> round(smooth_maximum(3.0, 1.0), 3)
     3.009
     """
-    if a <= 0.0 or b <= 0.0:
-        return max(a, b)
-    square = (a * a * a * a + b * b * b * b) ** 0.5
-    return float(square**0.5)
+    larger, smaller = (a, b) if a >= b else (b, a)
+    if smaller <= 0.0:
+        return larger
+    ratio = smaller / larger
+    return larger * math.sqrt(math.sqrt(1.0 + ratio * ratio * ratio * ratio))
 
 
 def time_of(work: Work, rates: Rates) -> Operation:
@@ -137,8 +139,8 @@ def time_of(work: Work, rates: Rates) -> Operation:
 
 def _overlapped(work: Work, compute: float, memory: float) -> Operation:
     total = smooth_maximum(compute, memory)
-    fourth, other = compute * compute * compute * compute, memory * memory * memory * memory
-    share = fourth / (fourth + other) if fourth + other > 0.0 else float(compute > 0.0)
+    part = compute / total if total > 0.0 else 0.0
+    share = part * part * part * part
     return Operation(work.name, total * share, total * (1.0 - share), 0.0, 0.0, work.flops, work.bytes)
 
 

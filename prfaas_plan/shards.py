@@ -162,7 +162,7 @@ def _replicated(block: Block, hidden: int, ranks: int) -> tuple[float, float]:
 
 def _expert_shard(block: MixtureOfExperts, hidden: int, layers: int, stored: Stored) -> ExpertShard:
     width = block.latent_dim or hidden
-    parameters = float(block.matrices * width * block.width)
+    parameters = block_parameters(block, hidden).experts / block.experts
     active = min(block.active, float(block.experts))
     return ExpertShard(
         layers, block.experts, active, parameters, parameters * stored.bytes, stored.dtype, stored.bits, width
