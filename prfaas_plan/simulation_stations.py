@@ -236,7 +236,9 @@ class SharedLink:
             self._plan(now)
 
     def _advance(self, now: float) -> None:
-        if self._jobs:
+        if self._jobs and math.isinf(self.rate):
+            self.sent = self.offered
+        elif self._jobs:
             passed = self.rate * (now - self._seen)
             self.sent += passed
             self._clock += passed / len(self._jobs) if self.fair else passed
