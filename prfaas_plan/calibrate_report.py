@@ -69,8 +69,7 @@ def _tables(result: Calibration) -> list[Table]:
         heads = columns("law", "term", "unit", Column("value"), Column("std. error"), Column("80 % from"), Column("to"))
         tables.append(Table("Laws", heads, rows(terms)))
     if result.refusals:
-        refused = rows([_place(result, r.where), r.phase, r.reason] for r in result.refusals)
-        tables.append(Table("Not used", columns("run", "for", "because"), refused))
+        tables.append(Table("Not used", columns("run", "for", "because"), rows(_refused(result))))
     return tables
 
 
@@ -134,6 +133,21 @@ def _scaled(term: Term, attribute: str, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
+def _refused(result: Calibration) -> list[list[Cell]]:
+    """Join the refusals of one reason: runs with how many more, phases, reason."""
+    found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    for r in result.refusals:
+        places, phases = found.setdefault(r.reason, ({}, {}))
+        places[_place(result, r.where)] = None
+        phases[r.phase] = None
+    return [[_some(list(places)), ", ".join(phases), reason] for reason, (places, phases) in found.items()]
+
+
+def _some(places: Sequence[str]) -> str:
+    more = f" and {len(places) - 2} more" if len(places) > 2 else ""
+    return "; ".join(places[:2]) + more
+
+
 def _place(result: Calibration, where: str) -> str:
     """Shorten a place to the name its file goes by."""
     for file in result.files:
@@ -146,10 +160,7 @@ def _notes(result: Calibration) -> list[str]:
     by_doubt: dict[str, list[str]] = {}
     for flag in result.flags:
         by_doubt.setdefault(flag.doubt, []).append(_place(result, flag.where))
-    notes = [
-        f"{', '.join(places[:3])}{' and others' if len(places) > 3 else ''}: {doubt}."
-        for doubt, places in by_doubt.items()
-    ]
+    notes = [f"{_some(places)}: {doubt}." for doubt, places in by_doubt.items()]
     return [*notes, "Between points the planner uses the law; outside them it is an extrapolation."]
 
 

@@ -32,6 +32,10 @@ ACCEPTABLE = ("errors", "few-requests", "short-run", "speculative")
 """Rules that a caller may turn from a refusal into a flag; queueing is none of them."""
 
 T = TypeVar("T")
+CLOSED_LOOP = (
+    "several requests are in flight and sent as fast as possible, so the time to first token is mostly queueing; "
+    "run it at a concurrency of 1, or with answers of one token"
+)
 Phase = Literal["prefill", "decode"]
 
 
@@ -150,7 +154,7 @@ class _Judge:
         elif one_token and _counts(run):
             self._saturated(run)
         else:
-            self.refuse(run, "prefill", "queueing", _closed_loop(run))
+            self.refuse(run, "prefill", "queueing", CLOSED_LOOP)
 
     def _one_at_a_time(self, run: Run) -> None:
         basis = "time to first token, one request at a time"
@@ -246,13 +250,6 @@ def _counts(run: Run) -> bool:
 
 def _limit(run: Run) -> str:
     return "all" if run.concurrency is None or math.isinf(run.concurrency) else f"{run.concurrency:g}"
-
-
-def _closed_loop(run: Run) -> str:
-    return (
-        f"{_limit(run)} requests are in flight and sent as fast as possible, so the time to first token is mostly "
-        "queueing; run it at a concurrency of 1, or with answers of one token"
-    )
 
 
 def _in_flight(run: Run) -> float | None:
