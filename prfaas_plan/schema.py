@@ -9,7 +9,6 @@ A record is a frozen dataclass whose fields are declared with `quantity`, `text`
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import types
 import typing
@@ -24,6 +23,7 @@ __all__ = ["Reader", "Spec", "flag", "part", "quantity", "read_field", "read_rec
 
 R = TypeVar("R")
 _HUGE = 1e21
+_SPECS: dict[type[Any], dict[str, tuple[dataclasses.Field[Any], Spec, Any]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +104,16 @@ def part(doc: str, *, default: Any = dataclasses.MISSING, factory: Callable[[], 
     return field(default=default, metadata=metadata)
 
 
-@functools.cache
-def specs(record: Any) -> dict[str, tuple[dataclasses.Field[Any], Spec, Any]]:
+def specs(record: type[Any]) -> dict[str, tuple[dataclasses.Field[Any], Spec, Any]]:
     """List the declared fields of a record by their key: dataclass field, declaration and resolved type."""
-    hints = typing.get_type_hints(record)
-    return {
-        f.metadata["spec"].key or f.name: (f, f.metadata["spec"], hints[f.name])
-        for f in dataclasses.fields(record)
-        if "spec" in f.metadata
-    }
+    if record not in _SPECS:
+        hints = typing.get_type_hints(record)
+        _SPECS[record] = {
+            f.metadata["spec"].key or f.name: (f, f.metadata["spec"], hints[f.name])
+            for f in dataclasses.fields(record)
+            if "spec" in f.metadata
+        }
+    return _SPECS[record]
 
 
 @dataclass(slots=True)
