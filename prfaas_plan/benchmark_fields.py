@@ -118,6 +118,17 @@ class Fields:
         self.fault(key, f"expected a number from 0 to {largest:g}", value)
         return None
 
+    def stated(self, key: str) -> float | None:
+        """Read a number that a user may have written as text; other text says nothing.
+
+        >>> Fields({"tp": "8", "ep": "none"}, "", []).stated("tp")
+        8.0
+        """
+        value = self.data.get(key)
+        if isinstance(value, str):
+            return float(value) if value.isascii() and value.isdigit() and len(value) < 10 else None
+        return None if isinstance(value, bool) else self.number(key)
+
     def count(self, *keys: str) -> int | None:
         """Read a whole number."""
         number = self.number(*keys)

@@ -44,7 +44,7 @@ def inference_perf_run(fields: Fields, where: str, file: str) -> Run:
         input_tokens=_first(prompts.number("mean"), done.table("prompt_len").number("mean")),
         output_tokens=_first(done.table("output_tokens").number("mean"), done.table("output_len").number("mean")),
         cached_tokens=cached / requests if cached is not None and requests else None,
-        concurrency=limit or math.inf,
+        concurrency=limit or (math.inf if rate else None),
         request_rate=math.inf if limit else rate,
         requests=requests,
         failed=fields.table("failures").count("count"),

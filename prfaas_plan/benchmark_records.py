@@ -64,6 +64,8 @@ class Run:
     step_s: float | None = None
     """Decode step time of the one batch [s]."""
     speculative: bool = False
+    disaggregated: bool = False
+    """Whether prefill and decode ran on different instances."""
     cancelled: bool = False
     remarks: tuple[str, ...] = ()
     samples: tuple[Sample, ...] = ()

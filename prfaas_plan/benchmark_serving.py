@@ -15,6 +15,7 @@ __all__ = ["is_one_batch", "is_serving", "one_batch_run", "serving_run"]
 
 _STATISTIC = re.compile(r"(mean|median|std|p[0-9.]+)_(ttft|tpot|itl|e2el|e2e_latency)(_ms)?")
 _ENGINES = ("vllm", "sglang", "tensorrt-llm", "trt", "lmdeploy", "tgi")
+_SPLIT = ("prefill", "decode")
 _SGLANG = ("total_output_tokens_retokenized", "random_range_ratio", "accept_length", "server_info")
 
 
@@ -67,8 +68,8 @@ def serving_run(fields: Fields, where: str, file: str) -> Run:
         parallelism=_parallelism(fields, server),
         precision=fields.text("precision") or _precision(server),
         date=parse_date(fields.text("date")),
-        input_tokens=_mean(inputs, requests, fields.number("isl")),
-        output_tokens=_mean(outputs, requests, fields.number("osl")),
+        input_tokens=_mean(inputs, requests, fields.stated("isl")),
+        output_tokens=_mean(outputs, requests, fields.stated("osl")),
         cached_tokens=_cached(fields, requests),
         concurrency=_concurrency(fields),
         request_rate=_rate(fields),
@@ -80,6 +81,7 @@ def serving_run(fields: Fields, where: str, file: str) -> Run:
         mean_itl_s=mean_tpot or mean_itl,
         output_rate=fields.number("output_throughput"),
         speculative=_speculative(fields, server),
+        disaggregated=fields.data.get("disagg") in (True, "true") or server.data.get("disaggregation_mode") in _SPLIT,
         remarks=tuple(remarks),
         samples=_samples(fields),
     )
@@ -122,11 +124,16 @@ def _engine(fields: Fields, server: Fields) -> str:
 
 def _parallelism(fields: Fields, server: Fields) -> str:
     sizes = [
-        ("TP", fields.count("tp") or server.count("tp_size")),
-        ("EP", fields.count("ep") or server.count("ep_size")),
+        ("TP", _size(fields, "tp") or server.count("tp_size")),
+        ("EP", _size(fields, "ep") or server.count("ep_size")),
     ]
     sizes += [("PP", server.count("pp_size")), ("DP", server.count("dp_size"))]
     return " ".join(f"{name}{size}" for name, size in sizes if size and (size > 1 or name == "TP"))
+
+
+def _size(fields: Fields, key: str) -> int | None:
+    number = fields.stated(key)
+    return round(number) if number else None
 
 
 def _precision(server: Fields) -> str:
@@ -154,7 +161,9 @@ def _rate(fields: Fields) -> float | None:
 
 
 def _concurrency(fields: Fields) -> float | None:
-    limit = fields.number("max_concurrency", "conc")
+    limit = fields.number("max_concurrency")
+    if limit is None:
+        limit = fields.stated("conc")
     return math.inf if limit is None and "max_concurrency" in fields.data else limit
 
 
@@ -167,7 +176,8 @@ def _failed(fields: Fields, requests: int | None) -> int | None:
 
 def _speculative(fields: Fields, server: Fields) -> bool:
     accepted = fields.number("accept_length")
-    said = any(str(key).startswith("spec_decode") and value is not None for key, value in fields.data.items())
+    said = any(str(key).startswith("spec_decode") and value for key, value in fields.data.items())
+    said = said or fields.data.get("spec_method", "none") not in ("none", "", None)
     return said or (accepted is not None and accepted > 1) or server.data.get("speculative_algorithm") is not None
 
 

@@ -240,6 +240,11 @@ def _troubles(run: Run, phase: Phase) -> Iterator[tuple[str, str]]:
         yield "short-run", f"it lasted {run.duration_s:.3g} s, less than {SHORTEST_RUN_S:g} s"
     if run.cancelled:
         yield "cancelled", "it was cancelled"
+    if run.disaggregated and phase == "decode":
+        yield (
+            "disaggregated",
+            "prefill and decode ran on different instances: the requests in flight are no batch of one",
+        )
     if run.speculative and phase == "decode":
         yield "speculative", "speculative decoding was on: the time between tokens is not that of a decode step"
 

@@ -168,9 +168,24 @@ class TestLayouts:
     def test_no_limit_of_requests_in_flight_is_infinite(self, write: Write) -> None:
         assert read_benchmark(write(vllm(max_concurrency=None))).runs[0].concurrency == math.inf
 
-    @pytest.mark.parametrize("changes", [{"spec_decode_acceptance_rate": 0.7}, {"accept_length": 2.4}])
-    def test_speculative_decoding_is_seen(self, write: Write, changes: dict[str, float]) -> None:
+    @pytest.mark.parametrize(
+        "changes", [{"spec_decode_acceptance_rate": 0.7}, {"accept_length": 2.4}, {"spec_method": "mtp"}]
+    )
+    def test_speculative_decoding_is_seen(self, write: Write, changes: dict[str, object]) -> None:
         assert read_benchmark(write(vllm(**changes))).runs[0].speculative
+
+    def test_a_summary_says_if_prefill_and_decode_are_apart(self, write: Write) -> None:
+        data = objects("inferencex.json")[0]
+        assert read_benchmark(write(json.dumps(data | {"disagg": True}))).runs[0].disaggregated
+
+    def test_metadata_that_a_user_added_is_text(self, write: Write) -> None:
+        run = read_benchmark(write(vllm(tp="8", ep="none", hw="h200", precision="fp8"))).runs[0]
+        assert (run.parallelism, run.accelerator, run.precision) == ("TP8", "h200", "fp8")
+
+    def test_cached_prompts_are_seen(self, write: Write) -> None:
+        data = objects("sglang_0216_600_random.jsonl")[0]
+        report = {"total_prompt_tokens": 614400, "total_cached_tokens": 6000}
+        assert read_benchmark(write(json.dumps(data | {"cache_report": report}))).runs[0].cached_tokens == 10.0
 
     def test_a_failed_call_for_the_server_is_no_fault(self, write: Write) -> None:
         data = objects("sglang_0216_600_random.jsonl")[0]

@@ -179,6 +179,7 @@ class TestRules:
             ({"duration_s": 59.9}, "decode", "short-run"),
             ({"cancelled": True}, "decode", "cancelled"),
             ({"speculative": True}, "decode", "speculative"),
+            ({"disaggregated": True}, "decode", "disaggregated"),
             ({"itl_s": None}, "decode", "no-time"),
             ({"concurrency": float("inf")}, "decode", "unknown-batch"),
             ({"concurrency": 8.0, "request_rate": 4.0}, "decode", "unknown-batch"),
@@ -496,6 +497,27 @@ def test_any_table_of_numbers_gives_a_readable_profile_or_a_reason(
     path.write_text("phase,input_tokens,batch,time_ms\n" + "\n".join(",".join(map(str, r)) for r in rows))
     try:
         result = calibrate([path], SETUP)
+    except InputError:
+        return
+    assert read_back(result) == result.profile
+    report_calibration(result)
+
+
+@given(data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_any_number_in_a_result_gives_a_readable_profile_or_a_reason(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    name = data.draw(st.sampled_from(["vllm_sweep.json", "sglang_one_batch.jsonl", "vllm_detailed.json"]))
+    rows = [json.loads(line) for line in (DATA / name).read_text().splitlines()]
+    for _ in range(data.draw(st.integers(1, 4))):
+        row = data.draw(st.sampled_from(rows))
+        key = data.draw(st.sampled_from(sorted(k for k, v in row.items() if isinstance(v, (int, float)))))
+        row[key] = data.draw(st.one_of(st.integers(0, 10**12), st.floats(0, 1e12)))
+    path = tmp_path_factory.mktemp("fuzz") / "r.json"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    try:
+        result = calibrate([path], replace(SETUP, accept=("short-run", "few-requests", "errors", "speculative")))
     except InputError:
         return
     assert read_back(result) == result.profile
