@@ -152,8 +152,7 @@ def notes(point: OperatingPoint, provenance: Provenance, deployment: str) -> tup
     for pool, service in ((system.remote, provenance.remote_prefill), (system.local, provenance.local_prefill)):
         if pool is not None and pool.instances and service is not None:
             found += _extrapolation(point, pool.cluster, service, remote=pool is system.remote)
-    if provenance.decode.basis == "derived":
-        found.append(f"Decode at {system.decode.cluster} is derived, not measured.")
+    found += _decode_notes(system.decode.cluster, provenance.decode)
     link = provenance.link
     if link is not None and system.remote is not None and link.efficiency == LINK_EFFICIENCY:
         found.append(
@@ -165,6 +164,19 @@ def notes(point: OperatingPoint, provenance: Provenance, deployment: str) -> tup
     return tuple(dict.fromkeys(found))
 
 
+def _decode_notes(cluster: str, service: DecodeService) -> list[str]:
+    if service.basis == "derived":
+        return [f"Decode at {cluster} is derived, not measured."]
+    if service.basis == "roofline":
+        low, high = service.interval or (service.step_seconds, service.step_seconds)
+        spread = f"{low * 1e3:.1f} to {high * 1e3:.1f} ms"
+        return [
+            f"Decode steps at {cluster} are estimated ({service.source}; 80 % interval {spread}).",
+            *(f"At {cluster}: {note}." for note in service.notes),
+        ]
+    return []
+
+
 def _extrapolation(point: OperatingPoint, cluster: str, service: PrefillService, *, remote: bool) -> list[str]:
     law = point.system.law
     cut = point.threshold if point.threshold is not None else (-math.inf if remote else math.inf)
@@ -174,6 +186,10 @@ def _extrapolation(point: OperatingPoint, cluster: str, service: PrefillService,
     above = law.share(max(low, service.longest), max(high, service.longest))
     outside = (below + above) / share if share > 0.0 else 0.0
     found = []
+    if service.basis == "roofline":
+        found.append(f"Prefill times at {cluster} are estimated ({service.source}).")
+        found += [f"At {cluster}: {note}." for note in service.notes]
+        return found
     if service.basis == "derived":
         found.append(f"Prefill times at {cluster} are derived, not measured ({service.source}).")
     if outside > 0.0005:

@@ -42,6 +42,10 @@ class Slo:
         return 1.0 / self.tokens_per_second if self.tokens_per_second else None
 
 
+def _ways(doc: str, default: Any = 1) -> Any:
+    return quantity("1", doc + " (roofline)", at_least=1, at_most=1e6, default=default)
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """Instances of one accelerator at one site, and what they may do."""
@@ -71,6 +75,16 @@ class Cluster:
     kv_memory_gb: float | None = quantity("GB", "memory of one instance left for KV caches", above=0, default=None)
     site: str = text("datacenter; clusters of one site need no link", default="")
     measured: str | None = text("measured profile to use, by id or path", default=None)
+    tp: int | None = _ways("tensor-parallel ranks; absent for all GPUs that dp, pp and cp leave", default=None)
+    ep: int = _ways("ranks the experts are divided over by expert")
+    dp: int = _ways("groups that run the attention of their own sequences")
+    pp: int = _ways("pipeline stages")
+    cp: int = _ways("ranks that share one prompt")
+    weights_dtype: str | None = text("data type of the weights; absent for the published checkpoint", default=None)
+    request_overhead_s: float | None = quantity(
+        "s", "fixed time of one prefill request, where a roofline gives the times; absent for the typical one",
+        at_least=0, default=None,
+    )  # fmt: skip
 
     @property
     def gpus(self) -> int:

@@ -155,6 +155,9 @@ class Plan(Tabular):
     deployment: str
     service_time: str
     lambda_max_rps: float
+    lambda_interval_rps: tuple[float, float] | None
+    """Rate of the same plan with every estimated time at the slow, and at the fast end of its 80 % interval;
+    ``None`` where every time was measured."""
     threshold_tokens: int | None
     offloaded_fraction: float
     mean_long_tokens: float | None
@@ -199,6 +202,8 @@ class Plan(Tabular):
             "deployment": self.deployment,
             "service_time": self.service_time,
             "lambda_max_rps": self.lambda_max_rps,
+            "lambda_low_rps": self.lambda_interval_rps[0] if self.lambda_interval_rps else None,
+            "lambda_high_rps": self.lambda_interval_rps[1] if self.lambda_interval_rps else None,
             "threshold_tokens": self.threshold_tokens,
             "offloaded_fraction": self.offloaded_fraction,
             "mean_input_tokens": self.mean_input_tokens,
@@ -278,6 +283,7 @@ def build_plan(
     points: Sequence[OperatingPoint],
     other: OperatingPoint,
     provenance: Provenance,
+    interval: tuple[float, float] | None = None,
 ) -> Plan:
     """Turn operating points, best first, into a plan."""
     best = points[0]
@@ -287,6 +293,7 @@ def build_plan(
         deployment=deployment,
         service_time=scenario.service_time,
         lambda_max_rps=best.max_rate,
+        lambda_interval_rps=interval,
         threshold_tokens=best.threshold,
         offloaded_fraction=best.long_share,
         mean_long_tokens=best.mean_long,

@@ -32,6 +32,12 @@ def _headline(plan: Plan) -> list[str]:
     tokens_in = show(plan.lambda_max_rps * plan.mean_input_tokens, "tokens/s")
     tokens_out = show(plan.lambda_max_rps * plan.output_tokens, "tokens/s")
     lines = [f"Serves up to {show(plan.lambda_max_rps, 'req/s')} ({tokens_in} in, {tokens_out} out)."]
+    if plan.lambda_interval_rps is not None:
+        low, high = plan.lambda_interval_rps
+        lines.append(
+            f"Estimated times put it between {show(low, 'req/s')} and {show(high, 'req/s')} (all of them at one end "
+            "of their 80 % intervals)."
+        )
     if plan.threshold_tokens is not None:
         lines.append(
             f"Offload prompts longer than {plan.threshold_tokens:,} uncached tokens: "

@@ -17,7 +17,7 @@ from prfaas_plan.plan_record import Comparison, EqualCost, Plan, build_plan
 from prfaas_plan.routing import best_point, best_split
 from prfaas_plan.scenario import AT_MEAN_LENGTH, Cluster, Link, Scenario
 from prfaas_plan.services import DecodeService, PrefillService, Services
-from prfaas_plan.throughput import DecodePool, OperatingPoint, PrefillPool, System
+from prfaas_plan.throughput import DecodePool, OperatingPoint, PrefillPool, System, operate
 from prfaas_plan.workload import Workload
 
 __all__ = ["compare", "plan"]
@@ -188,7 +188,32 @@ def _best_plan(case: Case, name: str, system: System, instances: int) -> Plan:
     points = _points(system, instances)
     refuse_nothing(case, points[0] if points else None)
     other = _points(replace(system, at_mean_length=not system.at_mean_length), instances)[0]
-    return build_plan(case.scenario, name, points, other, _provenance(case))
+    return build_plan(case.scenario, name, points, other, _provenance(case), _interval(case, points[0]))
+
+
+def _interval(case: Case, best: OperatingPoint) -> tuple[float, float] | None:
+    """Rates [req/s] of the same plan with every estimated time at the slow and at the fast end of its 80 % interval."""
+    services = (case.remote_prefill, case.local_prefill, case.decode)
+    if all(s is None or s.interval is None for s in services):
+        return None
+    fast, slow = (operate(_at_end(case, best.system, end), best.threshold).max_rate for end in (0, 1))
+    return slow, fast
+
+
+def _at_end(case: Case, system: System, end: int) -> System:
+    decode = case.decode.interval
+    return replace(
+        system,
+        remote=_pool_at_end(system.remote, case.remote_prefill, end),
+        local=_pool_at_end(system.local, case.local_prefill, end),
+        decode=replace(system.decode, step_seconds=decode[end]) if decode else system.decode,
+    )
+
+
+def _pool_at_end(pool: PrefillPool | None, service: PrefillService | None, end: int) -> PrefillPool | None:
+    if pool is None or service is None or service.interval is None:
+        return pool
+    return replace(pool, seconds=service.interval[end])
 
 
 def _points(system: System, instances: int) -> list[OperatingPoint]:

@@ -5,29 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from prfaas_plan.catalog import find_measured, load_measured, measured_profiles
-from prfaas_plan.errors import Fault, InfeasibleError, ScenarioError
+from prfaas_plan.catalog import find_measured, load_hardware, load_measured, measured_profiles
+from prfaas_plan.errors import Fault, InfeasibleError, InputError, ScenarioError
 from prfaas_plan.measured import DecodePoint, MeasuredProfile, prefill_law
 from prfaas_plan.model import ModelProfile
 from prfaas_plan.numerics import Curve
 from prfaas_plan.profiles import find_profile
 from prfaas_plan.scenario import Cluster, Scenario
 
+if TYPE_CHECKING:
+    from prfaas_plan.deployment import Deployment
+
 __all__ = ["DecodeService", "PrefillService", "Services", "largest_batch", "prefill_of"]
 
 Folders = Sequence[str | Path]
+_SHORTEST, _LONGEST = 16, 1 << 20
+"""Lengths [token] a roofline curve is made for."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrefillService:
-    """Prefill time of one instance by length, with the range it was measured over and its source."""
+    """Prefill time of one instance by length, with the range it holds over and its source."""
 
     seconds: Curve
     shortest: int
     longest: int
     basis: str
+    """``measured``, ``derived`` or ``roofline``."""
     source: str
+    interval: tuple[Curve, Curve] | None = None
+    """Fast and slow end of the 80 % interval of an estimate; ``None`` where the times were measured."""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +48,14 @@ class DecodeService:
     step_seconds: float
     basis: str
     source: str
+    interval: tuple[float, float] | None = None
+    """Fast and slow end of the 80 % interval of an estimated step [s]."""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Finds the service times of a scenario's clusters: measured where a profile has them."""
+    """Finds the service times of a scenario's clusters: measured where a profile has them, else by the roofline."""
 
     scenario: Scenario
     model: ModelProfile
@@ -59,23 +72,58 @@ class Services:
     def prefill(self, cluster: Cluster) -> PrefillService:
         """Give the prefill time of a cluster's instances.
 
-        Raises `ScenarioError` naming the cluster where no profile has it.
+        Raises `ScenarioError` naming the cluster where nothing gives it.
         """
         for profile in self._profiles(cluster):
             if profile.prefill:
                 return _measured_prefill(profile)
-        raise ScenarioError(self._missing(cluster, "prefill times"))
+        return roofline_prefill(self._deployment(cluster, "prefill times"))
 
-    def decode(self, cluster: Cluster) -> DecodeService:
+    def decode(self, cluster: Cluster, context_tokens: float | None = None) -> DecodeService:
         """Give the batch and step time of a cluster's instances under the scenario's promise.
 
-        Raises `ScenarioError` where no profile has it, `InfeasibleError` where even one sequence is too slow.
+        `context_tokens` is the mean context of a decoding sequence, by default that of the scenario's workload.
+        Raises `ScenarioError` where nothing gives it, `InfeasibleError` where even one sequence is too slow.
         """
+        promise = self.scenario.slo.step_seconds
         for profile in self._profiles(cluster):
             if profile.decode:
-                batch, step = largest_batch(profile.decode, self.scenario.slo.step_seconds, cluster.name)
+                batch, step = largest_batch(profile.decode, promise, cluster.name)
                 return DecodeService(batch, step, profile.basis, _cite(profile))
-        raise ScenarioError(self._missing(cluster, "decode step times"))
+        deployment = self._deployment(cluster, "decode step times")
+        return roofline_decode(deployment, context_tokens or self._mean_context(), promise, cluster.name)
+
+    def _mean_context(self) -> float:
+        workload = self.scenario.workload
+        if workload is None:
+            raise ScenarioError(Fault(self._where, "workload", "missing; the decode step depends on the context"))
+        return workload.law.mean + workload.output_tokens / 2.0
+
+    def _deployment(self, cluster: Cluster, what: str) -> Deployment:
+        if self.model.kv_points:
+            raise ScenarioError(self._missing(cluster, what))
+        from prfaas_plan.deployment import Deployment
+
+        try:
+            return Deployment(
+                model=self.model,
+                hardware=load_hardware(cluster.accelerator, self.folders, where=self._where),
+                gpus=cluster.gpus_per_instance,
+                tp=cluster.tp,
+                ep=cluster.ep,
+                dp=cluster.dp,
+                pp=cluster.pp,
+                cp=cluster.cp,
+                weights_dtype=cluster.weights_dtype,
+                kv_dtype=self.scenario.kv.dtype,
+                engine=self.scenario.kv.engine,
+                request_overhead_s=cluster.request_overhead_s,
+            )
+        except InputError as error:
+            path = f"cluster.{cluster.name}"
+            raise ScenarioError(
+                [Fault(self._where, f"{path}.{f.key}", f.problem, f.value, f.suggestion) for f in error.faults]
+            ) from None
 
     def _profiles(self, cluster: Cluster) -> Iterable[MeasuredProfile]:
         accelerator = self.accelerator_id(cluster)
@@ -98,24 +146,101 @@ class Services:
     def _missing(self, cluster: Cluster, what: str) -> Fault:
         problem = (
             f"no profile has {what} of {self.scenario.model} on "
-            f"{cluster.gpus_per_instance}×{cluster.accelerator}; add a [[measured]] table or a measured profile"
+            f"{cluster.gpus_per_instance}×{cluster.accelerator}, and its layers are not known, so no roofline; "
+            "add a [[measured]] table or a measured profile"
         )
         return Fault(self._where, f"cluster.{cluster.name}", problem)
+
+
+def roofline_prefill(deployment: Deployment) -> PrefillService:
+    """Estimate the prefill time of one instance from its peaks, with an 80 % interval.
+
+    Raises `InfeasibleError` with the smallest division that fits where the weights do not fit in memory.
+    """
+    from prfaas_plan.prefill import prefill_curve, prefill_time
+
+    _refuse_no_room(deployment)
+    seconds = prefill_curve(deployment, _SHORTEST, _LONGEST)
+    short, long = (prefill_time(deployment, length) for length in (1024, 65536))
+    spans = [
+        (short.seconds, long.seconds, short.low_s, long.low_s),
+        (short.seconds, long.seconds, short.high_s, long.high_s),
+    ]
+    fast, slow = (_stretched(seconds, *span) for span in spans)
+    source = _roofline_source(deployment)
+    notes = tuple(long.notes)
+    return PrefillService(seconds, _SHORTEST, _LONGEST, "roofline", source, (fast, slow), notes)
+
+
+def _stretched(seconds: Curve, short: float, long: float, short_end: float, long_end: float) -> Curve:
+    """Bring a curve to one end of its interval, which is a factor on the time and a fixed time beside it."""
+    factor = (long_end - short_end) / (long - short)
+    return seconds.scaled(factor) + Curve.polynomial(short_end - factor * short)
+
+
+def roofline_decode(
+    deployment: Deployment, context_tokens: float, step_seconds: float | None, cluster: str = ""
+) -> DecodeService:
+    """Estimate the largest batch of one instance within a step time [s] and its memory, at a mean context [token].
+
+    Raises `InfeasibleError` where even one sequence is too slow or does not fit.
+    """
+    from prfaas_plan.batching import largest_batch as largest_estimated
+
+    _refuse_no_room(deployment)
+    limit = largest_estimated(deployment, context_tokens, step_seconds or _NO_PROMISE_S)
+    if limit.step is None:
+        raise InfeasibleError(f"decode at {cluster or deployment.hardware.name}: {limit.reason}")
+    step = limit.step
+    return DecodeService(
+        limit.batch,
+        step.seconds_per_token,
+        "roofline",
+        _roofline_source(deployment),
+        (step.low_s / step.tokens_each, step.high_s / step.tokens_each),
+        (*deployment.notes, f"the decode batch of {limit.batch} is limited by {limit.limit}"),
+    )
+
+
+_NO_PROMISE_S = 1e6
+
+
+def _refuse_no_room(deployment: Deployment) -> None:
+    from prfaas_plan.footprint import footprint
+
+    found = footprint(deployment, 1.0, 1.0)
+    if found.reason:
+        raise InfeasibleError(found.reason)
+
+
+def _roofline_source(deployment: Deployment) -> str:
+    d = deployment
+    ways = ", ".join(
+        f"{name}{n}"
+        for name, n in (("TP", d.ranks), ("EP", d.ep), ("DP", d.dp), ("PP", d.pp), ("CP", d.cp))
+        if n > 1 or name == "TP"
+    )
+    return f"roofline of {d.model.id} on {d.gpus}×{d.hardware.id} ({ways})"
 
 
 def prefill_of(model: ModelProfile, accelerator: str | None, gpus: int, folders: Folders = ()) -> PrefillService | None:
     """Give the prefill time of a model on an instance of `gpus` accelerators, or on whichever it was measured.
 
-    Returns ``None`` where nothing is known. Raises `ProfileNotFoundError` for an unknown accelerator.
+    A named accelerator without a measurement gets the roofline's estimate. Returns ``None`` where nothing is known.
+    Raises `ProfileNotFoundError` for an unknown accelerator.
     """
     if accelerator is None:
         found = next((p for p in measured_profiles(model.id, folders) if p.prefill), None)
-    else:
-        part = find_profile("hardware", accelerator, folders, "--accelerator").stem
-        found = find_measured(model.id, part, gpus, folders)
-    if found is None or not found.prefill:
+        return _measured_prefill(found) if found else None
+    part = find_profile("hardware", accelerator, folders, "--accelerator").stem
+    found = find_measured(model.id, part, gpus, folders)
+    if found is not None and found.prefill:
+        return _measured_prefill(found)
+    if model.kv_points:
         return None
-    return _measured_prefill(found)
+    from prfaas_plan.deployment import Deployment
+
+    return roofline_prefill(Deployment(model, load_hardware(part, folders), gpus))
 
 
 def _measured_prefill(profile: MeasuredProfile) -> PrefillService:
