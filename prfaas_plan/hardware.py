@@ -61,7 +61,9 @@ class HardwareProfile:
     scaleup_domain: int | None = quantity("1", "accelerators in one scale-up domain", at_least=1, default=None)
     nic_bandwidth: float | None = quantity("B/s", "network bandwidth of one GPU, one way", above=0, default=None)
     tdp_w: float | None = quantity("W", "board power", above=0, default=None)
-    power_w: float | None = quantity("W", "power drawn from the site, server and facility share included", default=None)
+    power_w: float | None = quantity(
+        "W", "power drawn from the site, server and facility share included", above=0, default=None
+    )
     gpus_per_node: int | None = quantity("1", "accelerators in one server", at_least=1, default=None)
     weak: tuple[str, ...] = text("keys whose value is poorly supported", default=())
     note: str = text("base of the memory figure, conflicts, doubts", default="")
@@ -102,11 +104,10 @@ class HardwareProfile:
         return dtype in _PEAK_KEYS and getattr(self, _PEAK_KEYS[dtype]) is not None
 
     def hourly_usd(self, term: str = "on-demand") -> float:
-        """Return the median published price of one accelerator-hour [USD] for ``on-demand``, ``spot``, ``reserved``
-        or ``owned``.
+        """Return the median published price of one accelerator-hour [USD].
 
-        Raises `ProfileError` if no such price is known.
-        """  # noqa: D205
+        `term` is ``on-demand``, ``spot``, ``reserved`` or ``owned``. Raises `ProfileError` if no such price is known.
+        """
         found = [
             p.amount / p.gpus for p in self.price if p.currency == "USD" and p.per == "gpu_hour" and term in p.term
         ]
