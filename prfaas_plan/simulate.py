@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from prfaas_plan.catalog import load_model
 from prfaas_plan.checks import Checks
-from prfaas_plan.errors import Fault, InfeasibleError, InputError, ScenarioError, nearest
+from prfaas_plan.errors import Fault, InfeasibleError, InputError
 from prfaas_plan.planner import homogeneous_system, look_up, prfaas_system
 from prfaas_plan.routing import best_point, best_split
 from prfaas_plan.scenario import Scenario
-from prfaas_plan.simulation_engine import Deployment, Engine
 from prfaas_plan.simulation_measures import POOLS, TimeRow, measure, request_times, time_line
-from prfaas_plan.simulation_policies import router_of
 from prfaas_plan.simulation_requests import Draw, trace_rate
 from prfaas_plan.simulation_result import PARTS, LinkLoad, PolicyComparison, PoolLoad, SimulationResult, delays, stable
-from prfaas_plan.simulation_settings import POLICIES, Settings, lowest_rates, settings_from
-from prfaas_plan.simulation_stations import Station
+from prfaas_plan.simulation_run import Run, check_pools
+from prfaas_plan.simulation_settings import POLICIES, Settings, settings_from
 from prfaas_plan.simulation_statistics import Estimate, estimate
 from prfaas_plan.throughput import OperatingPoint, System, operate
 from prfaas_plan.units import GBPS
@@ -119,8 +117,8 @@ def simulate_point(
     Raises `InputError`.
     """
     settings.check()
-    run = _Run(point, _rate(rps, settings), settings)
-    _check_pools(point.system, settings)
+    run = Run(point, _rate(rps, settings), settings)
+    check_pools(point.system, settings)
     replications = 1 if settings.arrivals == "trace" else int(settings.replications)
     runs, times = [], []
     rows: list[TimeRow] = []
@@ -148,86 +146,14 @@ def _rate(rps: float | None, settings: Settings) -> float:
     return float(rps or 0.0)
 
 
-def _check_pools(system: System, settings: Settings) -> None:
-    faults = []
-    pools = {(p.cluster, "prefill") for p in (system.remote, system.local) if p and p.instances}
-    pools.add((system.decode.cluster, "decode"))
-    for i, failure in enumerate(settings.failures):
-        if (failure.cluster, failure.role) not in pools:
-            known = ", ".join(sorted(f"{role} at {cluster}" for cluster, role in pools))
-            hint = nearest(failure.cluster, sorted({c for c, _ in pools}))
-            problem = f"no instances {failure.role} there; the plan has {known}"
-            faults.append(Fault("simulate", f"failures.{i}.cluster", problem, failure.cluster, hint))
-    for policy, has, what in (("all-remote", system.has_remote, "remote"), ("all-local", system.has_local, "local")):
-        if settings.policy == policy and not has:
-            faults.append(Fault("simulate", "policy", f"the plan has no {what} prefill pool", policy))
-    if settings.role_changes and system.local is None:
-        faults.append(Fault("simulate", "role_changes", "the local cluster only decodes"))
-    if faults:
-        raise ScenarioError(faults)
-
-
 def _stage(progress: Progress | None, replication: int, replications: int) -> Progress | None:
     if progress is None:
         return None
     return lambda done, total: progress(replication * total + done, replications * total)
 
 
-@dataclass(slots=True)
-class _Run:
-    point: OperatingPoint
-    rate: float
-    settings: Settings
-
-    @property
-    def threshold(self) -> float:
-        """Threshold of the static policy; infinite where one pool takes all."""
-        own = self.settings.threshold_tokens
-        if own is not None:
-            return own
-        if self.point.threshold is not None:
-            return float(self.point.threshold)
-        return -math.inf if self.point.system.has_remote else math.inf
-
-    def once(self, replication: int, progress: Progress | None) -> Engine:
-        system, settings = self.point.system, self.settings
-        draw = Draw(system, settings, self.rate)
-        requests, caches = draw.requests(replication)
-        engine = Engine(self._deployment(), requests, caches)
-        draw.connect(engine, caches)
-        for time, rate in lowest_rates(system.link_bytes_per_s, settings.episodes):
-            engine.set_rate_at(time, rate)
-        for failure in settings.failures:
-            engine.fail_at(self._station(engine, failure.cluster, failure.role), failure)
-        for change in settings.role_changes:
-            engine.change_role_at(change)
-        router = router_of(
-            engine.places, lambda: draw.needs(requests, caches), self.rate, self.threshold, self.settings
-        )
-        engine.run(router, progress)
-        return engine
-
-    def _deployment(self) -> Deployment:
-        system, settings = self.point.system, self.settings
-        return Deployment(
-            local=system.local.instances if system.local else 0,
-            decode=system.decode.instances,
-            remote=system.remote.instances if system.remote else 0,
-            decode_width=system.decode.batch,
-            link_bytes_per_s=system.link_bytes_per_s,
-            fair=settings.sharing == "fair",
-            layers=int(settings.layers or 1) if settings.transfer == "overlapped" else 0,
-        )
-
-    def _station(self, engine: Engine, cluster: str, role: str) -> Station:
-        if role == "decode":
-            return engine.decode
-        remote = self.point.system.remote
-        return engine.remote if remote is not None and remote.cluster == cluster else engine.local
-
-
 def _result(
-    run: _Run, name: str, runs: list[dict[str, float]], rows: list[TimeRow], times: tuple[tuple[Any, Any], ...]
+    run: Run, name: str, runs: list[dict[str, float]], rows: list[TimeRow], times: tuple[tuple[Any, Any], ...]
 ) -> SimulationResult:
     settings, point = run.settings, run.point
     count = Draw(point.system, settings, run.rate).count

@@ -117,9 +117,9 @@ class BandwidthAware:
     """The threshold is searched again every few seconds, for the rate and the queues there are at that time.
 
     For each threshold and each resource: the time to finish what waits and what comes in the next seconds, on what is
-    in service now. The threshold with the smallest of the longest times is taken, but not above one that fills the local
-    pool beyond a limit: where everything together is too much, the long requests wait for the link, which are few and
-    go at once when it recovers, and not the short ones. What waits for the remote pool counts as bytes to come.
+    in service now. The threshold with the smallest of the longest times is taken, but not above one that fills the
+    local pool beyond a limit: where everything together is too much, the long requests wait for the link, which are
+    few and go at once when it recovers, and not the short ones. What waits for the remote pool counts as bytes to come.
     """
 
     abundant = True

@@ -9,7 +9,7 @@ from prfaas_plan.errors import Fault, InputError
 from prfaas_plan.numerics import Curve
 from prfaas_plan.simulation_engine import Engine, Requests
 from prfaas_plan.simulation_policies import Caches, Needs, law_needs, sample_needs
-from prfaas_plan.simulation_sampling import evaluate, gaps, lengths_at, outputs
+from prfaas_plan.simulation_sampling import at_changing_rate, evaluate, gaps, lengths_at, outputs
 from prfaas_plan.simulation_settings import Settings
 from prfaas_plan.throughput import System
 from prfaas_plan.trace_prefix import infinite_pool
@@ -77,7 +77,9 @@ class Draw:
         if settings.trace is not None and settings.arrivals == "trace":
             own = np.frombuffer(settings.trace.times_s, dtype=float)[:count]
             return own * (trace_rate(settings.trace) / self.rate), []
-        return np.cumsum(gaps(settings.arrivals, 1.0 / self.rate, settings.arrival_cv, count, random)), []
+        times = np.cumsum(gaps(settings.arrivals, 1.0 / self.rate, settings.arrival_cv, count, random))
+        steps = settings.load_steps
+        return at_changing_rate(times, [s.start_s for s in steps], [s.factor for s in steps]), []
 
     def _lengths(self, random: Any) -> Floats:
         import numpy as np

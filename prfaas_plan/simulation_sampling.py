@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["evaluate", "gaps", "lengths_at", "outputs"]
+__all__ = ["at_changing_rate", "evaluate", "gaps", "lengths_at", "outputs"]
 
 
 def lengths_at(law: LengthLaw, levels: Floats) -> Floats:
@@ -117,6 +118,24 @@ def gaps(kind: str, mean: float, cv: float, count: int, random: Any) -> Floats:
     else:
         drawn = random.exponential(mean, count)
     return drawn
+
+
+def at_changing_rate(times: Floats, starts: Sequence[float], factors: Sequence[float]) -> Floats:
+    """Give when requests come if, from each start on [s], their rate is a multiple of what it was in `times` [s].
+
+    Before the first start it is the same. Time is stretched so that as much of the stream passes as at a steady rate.
+
+    >>> import numpy as np
+    >>> at_changing_rate(np.array([1.0, 10.0, 12.0, 14.0]), [10.0], [2.0])
+    array([ 1., 10., 11., 12.])
+    """
+    import numpy as np
+
+    knots = np.asarray([0.0, *starts])
+    passed = np.concatenate(([0.0], np.cumsum(np.diff(knots) * np.asarray([1.0, *factors[:-1]])))) if starts else knots
+    place = np.searchsorted(passed, times, side="right") - 1
+    found: Floats = knots[place] + (times - passed[place]) / np.asarray([1.0, *factors])[place]
+    return found
 
 
 def outputs(kind: str, mean: float, count: int, random: Any) -> Floats:

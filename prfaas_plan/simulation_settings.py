@@ -18,6 +18,7 @@ __all__ = [
     "POLICIES",
     "Failure",
     "LinkEpisode",
+    "LoadStep",
     "PrefixHits",
     "RoleChange",
     "Settings",
@@ -32,6 +33,7 @@ ARRIVALS: Final = ("poisson", "gamma", "hyperexponential", "trace", "closed")
 TRANSFERS: Final = ("serial", "overlapped")
 SHARING: Final = ("fifo", "fair")
 OUTPUTS: Final = ("constant", "geometric", "trace")
+_LISTS: Final = ("episodes", "failures", "role_changes", "load_steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,14 @@ class RoleChange:
     instances: int
     switch_s: float = 0.0
     """Time from the last request in the old role to the first in the new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadStep:
+    """From a time on, requests come at a multiple of the asked rate."""
+
+    start_s: float
+    factor: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +127,8 @@ class Settings:
     episodes: tuple[LinkEpisode, ...] = ()
     failures: tuple[Failure, ...] = ()
     role_changes: tuple[RoleChange, ...] = ()
+    load_steps: tuple[LoadStep, ...] = ()
+    """How the request rate changes over the run, where requests come by themselves; times rise."""
     prefix: PrefixHits | None = None
     threshold_tokens: float | None = None
     """Threshold of the static policy; ``None`` for the plan's."""
@@ -199,6 +211,11 @@ class Settings:
             checks.choice(f"role_changes.{i}.to_role", change.to_role, ("prefill", "decode"))
             checks.at_least(f"role_changes.{i}.instances", change.instances, 1)
             checks.at_least(f"role_changes.{i}.switch_s", change.switch_s)
+        for i, step in enumerate(self.load_steps):
+            checks.above(f"load_steps.{i}.start_s", step.start_s, self.load_steps[i - 1].start_s if i else -1e-9)
+            checks.above(f"load_steps.{i}.factor", step.factor)
+        if self.load_steps and self.arrivals in ("trace", "closed"):
+            checks.fault("load_steps", "a trace and a closed loop have their own rate")
         if self.prefix is not None:
             for key in ("local_fraction", "remote_fraction", "probability"):
                 checks.fraction(f"prefix.{key}", getattr(self.prefix, key))
@@ -224,7 +241,7 @@ def settings_from(settings: Settings | None, changes: dict[str, Any]) -> Setting
     unknown = [name for name in changes if name not in known]
     if unknown:
         raise InputError([Fault("simulate", n, "unknown setting", changes[n], nearest(n, known)) for n in unknown])
-    lists = {k: tuple(v) for k, v in changes.items() if k in ("episodes", "failures", "role_changes")}
+    lists = {k: tuple(v) for k, v in changes.items() if k in _LISTS}
     result = replace(settings or Settings(), **{**changes, **lists})
     result.check()
     return result

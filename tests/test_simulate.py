@@ -30,6 +30,7 @@ from prfaas_plan.simulation_settings import (
     POLICIES,
     Failure,
     LinkEpisode,
+    LoadStep,
     PrefixHits,
     RoleChange,
     Settings,
@@ -279,6 +280,13 @@ class TestTraffic:
             bursty = simulate(CASE, 2.2, requests=5000, replications=3, arrivals=kind, arrival_cv=3.0)
             assert bursty.ttft_s["mean"].value > calm.ttft_s["mean"].value + 1.0
 
+    def test_a_rate_that_changes(self) -> None:
+        chosen = Settings(requests=20_000, replications=1, interval_s=1000.0)
+        steps = (LoadStep(2000.0, 3.0), LoadStep(4000.0, 0.5))
+        rows = simulate_point(POINT, 1.0, replace(chosen, load_steps=steps)).time_line
+        for row, expected in zip(rows, [1000, 1000, 3000, 3000, 500, 500], strict=False):
+            assert row.arrivals == pytest.approx(expected, abs=5.0 * math.sqrt(expected))
+
     def test_geometric_outputs_keep_their_mean(self) -> None:
         found = simulate(CASE, 1.0, requests=4000, replications=4, output="geometric")
         ttft, answer = found.ttft_s["mean"].value, 1024 * 0.025
@@ -431,6 +439,7 @@ class TestFaults:
                     "episodes": [LinkEpisode(5.0, 1.0, -1.0)],
                     "failures": [Failure("local", "prefil", 0, 0.0, 1.0)],
                     "role_changes": [RoleChange(-1.0, "decode", 1)],
+                    "load_steps": [LoadStep(5.0, 1.0), LoadStep(5.0, 0.0)],
                     "prefix": PrefixHits(1.5),
                     "warmup_fraction": 1.0,
                     "output": "trace",
@@ -446,6 +455,8 @@ class TestFaults:
             "failures.0.role",
             "failures.0.instances",
             "role_changes.0.at_s",
+            "load_steps.1.start_s",
+            "load_steps.1.factor",
             "prefix.local_fraction",
             "warmup_fraction",
             "trace",
