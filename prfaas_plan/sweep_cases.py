@@ -165,10 +165,6 @@ def _settled(system: System, instances: int, hint: tuple[int, int, bool]) -> Ope
 
 
 def _hints(entries: list[tuple[int, System, int]]) -> dict[int, tuple[int, int, bool]]:
-    try:
-        import numpy as np  # noqa: F401 (without it every case is searched alone, with the same result)
-    except ImportError:
-        return {}
     by_law: dict[int, list[tuple[int, System, int]]] = defaultdict(list)
     for entry in entries:
         by_law[id(entry[1].law)].append(entry)

@@ -140,13 +140,6 @@ def test_two_hundred_thousand_cases_at_once(base: Scenario) -> None:
         assert row["threshold_tokens"] == expected[1]
 
 
-def test_without_numpy_the_rows_are_the_same(base: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    vary = ["link.0.bandwidth_gbps=1:100:12:log"]
-    with_numpy = sweep(base, vary)
-    monkeypatch.setitem(__import__("sys").modules, "numpy", None)
-    assert sweep(base, vary).to_rows() == with_numpy.to_rows()
-
-
 def test_zip_takes_one_value_of_each(base: Scenario) -> None:
     result = sweep(base, ["cluster.local.instances=6,8,10", "cluster.prfaas.instances=2,4,6"], mode="zip")
     assert [(r["cluster.local.instances"], r["cluster.prfaas.instances"]) for r in result.rows()] == [

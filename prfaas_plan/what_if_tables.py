@@ -1,0 +1,183 @@
+"""The tables behind a report: the rate by threshold, split and bandwidth, the KV rate by length."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from prfaas_plan.errors import PlanError
+from prfaas_plan.plan_record import Comparison, Plan
+from prfaas_plan.planner import Case, compare, look_up, operating_points, plan, planned_system
+from prfaas_plan.scenario import Scenario
+from prfaas_plan.sweep_record import Tornado
+from prfaas_plan.throughput import OperatingPoint, System, operate
+from prfaas_plan.units import GBPS
+from prfaas_plan.whatif import tornado
+
+__all__ = ["BandwidthRow", "KvRate", "SplitRow", "ThresholdRow", "WhatIf", "what_if"]
+
+Folders = Sequence[str | Path]
+
+_POINTS = 61
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdRow:
+    """The rate of all requests that each stage allows at a threshold [req/s]; ``None`` where nothing limits."""
+
+    threshold_tokens: int
+    remote_rps: float | None
+    local_rps: float | None
+    decode_rps: float | None
+    lambda_max_rps: float
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRow:
+    """The best rate of one split of the local instances."""
+
+    prefill_instances: int
+    decode_instances: int
+    threshold_tokens: int | None
+    lambda_max_rps: float
+    bottleneck: str
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthRow:
+    """The best plan at a nominal bandwidth."""
+
+    bandwidth_gbps: float
+    lambda_max_rps: float
+    threshold_tokens: int | None
+    used_gbps: float
+
+
+@dataclass(frozen=True, slots=True)
+class KvRate:
+    """KV throughput of one instance by length, Φ_kv [Gbit/s]."""
+
+    length_tokens: int
+    remote_gbps: float | None
+    local_gbps: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """A plan with everything a report shows beside it."""
+
+    scenario: Scenario
+    case: Case
+    plan: Plan
+    comparison: Comparison | None
+    """``None`` where the local accelerator's prefill times are not known."""
+    best: OperatingPoint
+    thresholds: tuple[ThresholdRow, ...]
+    splits: tuple[SplitRow, ...]
+    bandwidths: tuple[BandwidthRow, ...]
+    kv_rates: tuple[KvRate, ...]
+    tornado: Tornado
+
+
+def what_if(scenario: Scenario, *, profiles: Folders = ()) -> WhatIf:
+    """Plan a scenario and compute what a report shows beside the plan.
+
+    Raises as `plan` does.
+    """
+    case = look_up(scenario, profiles)
+    points = operating_points(case)
+    try:
+        comparison = compare(scenario, profiles=profiles)
+    except PlanError:
+        comparison = None
+    return WhatIf(
+        scenario=scenario,
+        case=case,
+        plan=plan(scenario, profiles=profiles),
+        comparison=comparison,
+        best=points[0],
+        thresholds=tuple(_thresholds(points[0])),
+        splits=tuple(_splits(points)),
+        bandwidths=tuple(_bandwidths(case)),
+        kv_rates=tuple(_kv_rates(case)),
+        tornado=tornado(scenario, profiles=profiles),
+    )
+
+
+def threshold_points(system: System) -> list[int]:
+    """Choose thresholds for a curve: evenly up to the length that nine in ten requests stay below."""
+    first, _ = system.law.finite_support
+    last = system.law.quantile(0.95)
+    step = (last - first) / (_POINTS - 1)
+    return sorted({max(0, round(first + i * step)) for i in range(_POINTS)})
+
+
+def _thresholds(best: OperatingPoint) -> list[ThresholdRow]:
+    system = best.system
+    if best.threshold is None:
+        return []
+    chosen = sorted({*threshold_points(system), best.threshold})
+    return [threshold_row(system, t) for t in chosen]
+
+
+def threshold_row(system: System, threshold: int) -> ThresholdRow:
+    """Evaluate one threshold [token]: what each stage allows for all requests."""
+    point = operate(system, threshold)
+    long, short = point.long_share, 1.0 - point.long_share
+    remote = point.prfaas_rate / long if point.prfaas_rate is not None and long > 0.0 else None
+    local = point.local_prefill_rate / short if point.local_prefill_rate is not None and short > 0.0 else None
+    decode = point.decode_rate if math.isfinite(point.decode_rate) else None
+    return ThresholdRow(threshold, remote, local, decode, point.max_rate)
+
+
+def _splits(points: Sequence[OperatingPoint]) -> list[SplitRow]:
+    found = [
+        SplitRow(
+            p.system.local.instances if p.system.local else 0,
+            p.system.decode.instances,
+            p.threshold,
+            p.max_rate,
+            " and ".join(p.bottlenecks),
+        )
+        for p in points
+    ]
+    return sorted(found, key=lambda row: row.prefill_instances)
+
+
+def bandwidth_points(case: Case) -> list[float]:
+    """Choose nominal bandwidths [Gbit/s] around the stated one: 1, 2, 5 and 10 of each decade and itself."""
+    if case.link is None:
+        return []
+    stated = case.link.bandwidth_gbps
+    middle = stated if math.isfinite(stated) and stated > 0.0 else 100.0
+    decade = math.floor(math.log10(middle))
+    chosen = {mantissa * 10.0**d for d in range(decade - 2, decade + 2) for mantissa in (1, 1.5, 2, 3, 5, 7)}
+    return sorted({*(float(f"{b:.6g}") for b in chosen), middle})
+
+
+def _bandwidths(case: Case) -> list[BandwidthRow]:
+    if case.link is None:
+        return []
+    found = []
+    for gbps in bandwidth_points(case):
+        try:
+            point = operating_points(replace(case, link=replace(case.link, bandwidth_gbps=gbps)))[0]
+        except PlanError:
+            continue
+        used = point.link_used_bytes_per_s / GBPS
+        found.append(BandwidthRow(gbps, point.max_rate, point.threshold, used))
+    return found
+
+
+def _kv_rates(case: Case) -> list[KvRate]:
+    longest = case.workload.law.finite_support[1]
+    lengths = [1024 * 2**i for i in range(12) if 1024 * 2**i <= max(2048.0, longest)]
+    system, _ = planned_system(case)
+
+    def rate(pool: object, length: int) -> float | None:
+        seconds = getattr(pool, "seconds", None)
+        return case.kv_bytes(length) / seconds(length) / GBPS if seconds is not None else None
+
+    return [KvRate(x, rate(system.remote, x), rate(system.local, x)) for x in lengths]
