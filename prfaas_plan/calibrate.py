@@ -119,27 +119,29 @@ def calibrate(
     instance = instance_of(runs, known, missing, profiles)
     evidence = judge(runs, known.accept)
     prefill, refused = prefill_points(evidence.readings)
-    decode, context, more_flags = decode_points(evidence.readings, known.context_tokens)
+    decode, context, doubts = decode_points(evidence.readings, known.context_tokens)
     refusals = (*evidence.refusals, *refused)
     if not prefill and not decode:
         raise _nothing_left(refusals)
-    prefill_fit = fit_law([p.x for p in prefill], [p.seconds for p in prefill], 2) if prefill else None
-    decode_fit = fit_law([p.x for p in decode], [p.seconds for p in decode], 1) if len(decode) > 1 else None
-    more_flags += _flat(prefill_fit, prefill)
+    prefill_fit, decode_fit = _fit("prefill", prefill, 2), _fit("decode", decode, 1)
+    flags = (*evidence.flags, *instance.flags, *doubts, *_flat(prefill_fit, prefill))
+    profile = _profile(instance, prefill, decode, _note(instance, context, flags))
     lengths, batches = _with_law(prefill, prefill_fit), _with_law(decode, decode_fit)
-    flags = (*evidence.flags, *instance.flags, *more_flags)
-    profile = _profile(instance, lengths, batches, _note(instance, context, flags))
     return Calibration(
-        profile=profile,
-        files=tuple(files),
-        prefill=lengths,
-        decode=batches,
-        prefill_fit=prefill_fit,
-        decode_fit=decode_fit,
-        decode_context_tokens=context,
-        refusals=refusals,
-        flags=flags,
+        profile, tuple(files), lengths, batches, prefill_fit, decode_fit, context, refusals, tuple(flags)
     )
+
+
+def _fit(phase: str, points: Sequence[Point], degree: int) -> LawFit | None:
+    """Fit a law; points too far apart for the arithmetic are refused."""
+    if len(points) < 2:
+        return None
+    try:
+        return fit_law([p.x for p in points], [p.seconds for p in points], degree)
+    except ValueError as error:
+        shown = ", ".join(f"{p.seconds:.3g} s at {p.x:,}" for p in points)
+        files = ", ".join(dict.fromkeys(file for p in points for file in p.files))
+        raise InputError(Fault(files, phase, f"no law can be fitted through {shown}: {error}")) from None
 
 
 def _check_accept(accept: Sequence[str]) -> None:

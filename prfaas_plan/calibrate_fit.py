@@ -63,8 +63,9 @@ def fit_law(xs: Sequence[float], ys: Sequence[float], degree: int) -> LawFit:
     if not ys or min(ys) <= 0:
         raise ValueError("a law of service times needs points above 0")
     weights = [1.0 / y**2 for y in ys]
+    found = fit_polynomial(xs, ys, degree, weights)
     values = [
-        c if c > 1e-14 * max(ys) / max(xs) ** k else 0.0 for k, c in enumerate(fit_polynomial(xs, ys, degree, weights))
+        c if any(c * x**k > _EXACT * y for x, y in zip(xs, ys, strict=True)) else 0.0 for k, c in enumerate(found)
     ]
     kept = [power for power, value in enumerate(values) if value > 0.0]
     law = [sum(values[p] * x**p for p in kept) for x in xs]

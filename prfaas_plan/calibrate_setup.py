@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -113,8 +113,7 @@ def instance_of(runs: Sequence[Run], setup: Setup, faults: Sequence[Fault], prof
     Raises `InputError` with `faults` and every fact that is missing, unknown or differs between the files.
     """
     found = list(faults)
-    said = {name: _only(runs, name, found) for name in ("model", "accelerator", "parallelism", "precision")}
-    flags: list[Flag] = []
+    said = {name: _only(runs, name, found) for name in _FACTS}
     model = _identify(
         "--model", setup.model, said["model"], lambda n: load_model(n, profiles, where="--model").id, found
     )
@@ -125,31 +124,33 @@ def instance_of(runs: Sequence[Run], setup: Setup, faults: Sequence[Fault], prof
         lambda n: find_profile("hardware", n, profiles, "--accelerator").stem,
         found,
     )
-    for kind, given, file_says in (
-        ("model", setup.model, said["model"]),
-        ("accelerator", setup.accelerator, said["accelerator"]),
-        ("parallelism", setup.parallelism, said["parallelism"]),
-        ("precision", setup.precision, said["precision"]),
-    ):
-        if given and file_says and not _agree(given.lower(), file_says.lower()):
-            flags.append(Flag("files", f"the {kind} is given as {given}, the files say {file_says}"))
     gpus = setup.gpus_per_instance
     if gpus is None:
-        found.append(
-            Fault("--gpus", "", "missing; expected the accelerators of the measured instance, which no file says")
-        )
+        problem = "missing; expected the accelerators of the measured instance, which no file says"
+        found.append(Fault("--gpus", "", problem))
     parallelism = setup.parallelism or said["parallelism"] or ("TP1" if gpus == 1 else "")
     precision = setup.precision or said["precision"]
-    for option, value, example in (
-        ("--parallelism", parallelism, "TP8"),
-        ("--precision", precision, "fp8 weights, bf16 KV"),
-    ):
-        if not value:
-            found.append(Fault(option, "", f"missing; expected text such as {example!r}, which no file says"))
+    found += _untold("--parallelism", parallelism, "TP8") + _untold("--precision", precision, "fp8 weights, bf16 KV")
     if found or gpus is None:
         raise InputError(found)
     engine = setup.engine or ", ".join(dict.fromkeys(run.engine for run in runs if run.engine))
-    return Instance(model, accelerator, gpus, engine, parallelism, precision, tuple(flags))
+    return Instance(model, accelerator, gpus, engine, parallelism, precision, tuple(_contradictions(setup, said)))
+
+
+_FACTS = ("model", "accelerator", "parallelism", "precision")
+
+
+def _untold(option: str, value: str, example: str) -> list[Fault]:
+    problem = f"missing; expected text such as {example!r}, which no file says"
+    return [] if value else [Fault(option, "", problem)]
+
+
+def _contradictions(setup: Setup, said: Mapping[str, str]) -> Iterator[Flag]:
+    """Flag what is given otherwise than a file says; what is given counts."""
+    for name in _FACTS:
+        given = getattr(setup, name)
+        if given and said[name] and not _agree(given.lower(), said[name].lower()):
+            yield Flag("files", f"the {name} is given as {given}, the files say {said[name]}")
 
 
 def _agree(given: str, said: str) -> bool:

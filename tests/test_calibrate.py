@@ -422,6 +422,12 @@ class TestProfile:
         result = calibrate([path], SETUP)
         assert any("do not grow with length" in f.doubt for f in result.flags)
 
+    def test_points_too_far_apart_for_a_law_are_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "t.csv"
+        rows = [(1, 0.01), (2, 0.01), (3_000_000_000, 0.02)]
+        path.write_text("phase,input_tokens,batch,seconds\n" + "\n".join(f"prefill,{n},1,{s}" for n, s in rows))
+        assert "no law can be fitted through 0.01 s at 1" in refusal(lambda: calibrate([path], SETUP))
+
     def test_the_case_study_plans_with_it(self, tmp_path: Path) -> None:
         path = tmp_path / "mine.toml"
         result = calibrate(case_study_files(tmp_path), replace(SETUP, model="kimi-linear-1t-paper", accelerator="h20"))
