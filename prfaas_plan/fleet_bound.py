@@ -125,7 +125,7 @@ def cut_from(model: Model, prices: Prices) -> tuple[Cut, list[set[float]]]:
 
 
 def _row(model: Model, prices: Prices, worth: float) -> Cut:
-    flows, names = model.flow_variables, model.sheet.variables
+    flows, names = model.flow_variables(), model.sheet.variables
     terms: dict[str, float] = {names[model.rate].name: worth}
     right = 0.0
     spends = not model.program.maximise and model.case.objective == "cost"
@@ -164,7 +164,7 @@ def best_possible(
 
 
 def _without_flows(model: Model, cuts: list[Cut]) -> Program:
-    flows, sheet = model.flow_variables, model.sheet
+    flows, sheet = model.flow_variables(), model.sheet
     kept = [i for i in range(len(sheet.variables)) if i not in flows]
     place = {old: new for new, old in enumerate(kept)}
     variables = [*(sheet.variables[i] for i in kept), Variable(CARRIED, 0.0, math.inf if _meters(model) else 0.0)]

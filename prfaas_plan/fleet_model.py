@@ -36,6 +36,8 @@ def every_request_is_served(model: Model) -> None:
         for o, traffic in enumerate(model.case.traffic):
             for k, b in enumerate(model.bins[o]):
                 if state.rates[o] > 0.0:
+                    if not served[h, o, k]:
+                        model.unreachable.append((h, o, k))
                     terms = {**served[h, o, k], model.rate: -state.rates[o] * b.share}
                     model.sheet.row(label("every_request_is_served", state.name, traffic.name, k), terms, "=", 0.0)
 
@@ -91,7 +93,10 @@ def _in_use(model: Model, role: str, h: int, c: int, need: dict[int, float]) -> 
     station, key = case.stations[c], (role, case.states[h].period, c)
     names = (case.states[key[1]].name, station.name)
     if key not in model.in_use:
-        model.in_use[key] = model.sheet.variable(label(f"{role}_in_use", *names), 0, 1, integer=True)
+        used = model.in_use[key] = model.sheet.variable(label(f"{role}_in_use", *names), 0, 1, integer=True)
+        pool = (model.prefill if role == "prefill" else model.decode)[key[1], c]
+        spares = {used: float(case.limits.spare), pool: -1.0}
+        model.sheet.row(label(f"spares_stand_by_what_{role}s", *names), spares, "<=", 0.0)
     most = max(0.0, (station.most - case.limits.spare) * (1.0 - case.limits.headroom))
     terms = {**need, model.in_use[key]: -most}
     _need(model, label(f"a_pool_that_{role}s_is_marked", case.states[h].name, station.name), terms, (role, h, c))

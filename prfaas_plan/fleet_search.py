@@ -54,6 +54,8 @@ class Outcome:
     prices: Prices
     seconds: float
     rounds: int
+    seen: dict[tuple[tuple[str, float], ...], float] = field(default_factory=dict)
+    """Every set of whole numbers that was tried, and what it reaches."""
 
     @property
     def gap_fraction(self) -> float:
@@ -85,6 +87,7 @@ class Search:
     bound: float = math.nan
     started: float = field(default_factory=time.monotonic)
     rounds: int = 0
+    seen: dict[tuple[tuple[str, float], ...], float] = field(default_factory=dict)
 
     @property
     def maximises(self) -> bool:
@@ -119,6 +122,9 @@ class Search:
 
     def tighten(self, bound: float) -> None:
         """Take a bound if it is better than the one so far."""
+        if self.case.objective == "gpus" and not self.maximises:
+            step = math.gcd(*(s.gpus for s in self.case.stations))
+            bound = step * math.ceil(bound / step - 1e-6)
         if math.isnan(self.bound):
             self.bound = bound
         self.bound = min(self.bound, bound) if self.maximises else max(self.bound, bound)
@@ -135,15 +141,17 @@ class Search:
 
     def keep(self, outcome: Outcome) -> None:
         """Keep a plan if it is better than the best so far."""
+        self.seen[tuple(sorted(outcome.integers.items()))] = outcome.value
         better = self.best is None or (outcome.value > self.best.value) == self.maximises
         if better:
             self.best = outcome
 
 
-def start(case: FleetCase, target_rps: float | None, settings: Settings) -> Search:
-    """Begin a search with bins of equal share, cut where a limit of length or time falls."""
+def start(case: FleetCase, target_rps: float | None, settings: Settings, like: Model | None = None) -> Search:
+    """Begin a search with bins of equal share, cut where a limit of length or time falls (and as those of `like`)."""
     edges = []
-    for traffic in case.traffic:
+    for o, traffic in enumerate(case.traffic):
         cuts = {case.longest(traffic, r, in_time=t) for r in case.routes for t in (False, True)}
+        cuts |= {b.low for b in like.bins[o][1:]} if like is not None else set()
         edges.append(set(first_edges(traffic.law, settings.bins, cuts)))
     return Search(case, target_rps, settings, edges)

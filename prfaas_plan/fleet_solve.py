@@ -21,13 +21,16 @@ _MANY_INTEGERS = 60
 _MOST_CUTS = 100
 
 
-def solve_fleet(case: FleetCase, target_rps: float | None = None, settings: Settings | None = None) -> Outcome | None:
+def solve_fleet(
+    case: FleetCase, target_rps: float | None = None, settings: Settings | None = None, like: Model | None = None
+) -> Outcome | None:
     """Find the best plan of a fleet: the largest rate, or the least of the objective that serves a target rate.
 
-    Gives ``None`` where nothing satisfies the rows. The bound holds for any routing by length, not only by bins.
+    Bins start as those of `like` where it is given. Gives ``None`` where nothing satisfies the rows. The bound holds
+    for any routing by length, not only by bins.
     Raises `SolverError` if the solver fails or time runs out before a plan is found.
     """
-    search = start(case, target_rps, settings or Settings())
+    search = start(case, target_rps, settings or Settings(), like)
     relaxed = _refine(search, None)
     if relaxed is None:
         return None
@@ -40,7 +43,7 @@ def solve_fleet(case: FleetCase, target_rps: float | None = None, settings: Sett
         _prove(search)
     if search.best is None:
         return None
-    search.best.bound, search.best.rounds = search.bound, search.rounds
+    search.best.bound, search.best.rounds, search.best.seen = search.bound, search.rounds, search.seen
     search.best.seconds = time.monotonic() - search.started
     search.tell("done")
     return search.best
@@ -73,6 +76,8 @@ def _refine(search: Search, integers: Mapping[str, float] | None) -> tuple[Model
     found = None
     for _ in range(_ROUNDS):
         model = search.model()
+        if model.unreachable:
+            return None
         solution = solve(_with(model.program, integers), Options(search.left_s))
         if solution.status == "infeasible":
             return None

@@ -57,6 +57,8 @@ class Model:
     """Rates of traffic that decode at a station of a dock with several: state, traffic, station."""
     needs: dict[str, tuple[str, int, int]] = field(default_factory=dict)
     """Rows that requests draw on by name: kind, state and station, wire or traffic."""
+    unreachable: list[tuple[int, int, int]] = field(default_factory=list)
+    """Bins that no route may serve: state, traffic and bin."""
     means: dict[tuple[int, int, Curve], float] = field(default_factory=dict)
     program: Program = field(default_factory=lambda: Program((), (), {}))
 
@@ -68,9 +70,8 @@ class Model:
             self.means[key] = self.case.traffic[traffic].law.expect(curve, b.low, b.high) / b.share
         return self.means[key]
 
-    @property
     def flow_variables(self) -> frozenset[int]:
-        """Indexes of the variables that are rates of requests."""
+        """Give the indexes of the variables that are rates of requests."""
         return frozenset(self.flows) | frozenset(self.decoded)
 
 

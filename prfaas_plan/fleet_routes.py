@@ -1,0 +1,164 @@
+"""Length thresholds read from routed rates: what each site prefills of each origin, and whether one length says it."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from prfaas_plan.fleet_case import FleetCase
+from prfaas_plan.fleet_evaluate import Evaluation, Part
+from prfaas_plan.laws import LengthLaw
+
+__all__ = ["Offload", "SiteRouting", "offload", "site_routing"]
+
+_EXCEPTIONS = 5e-3
+_ALL = 1.0 - 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class SiteRouting:
+    """The requests of one origin that one site prefills, in one period."""
+
+    origin: str
+    period: str
+    site: str
+    share_fraction: float
+    pattern: str
+    """``all``, ``above``, ``below`` (a threshold says it), or ``mixed`` (none does)."""
+    threshold_tokens: int | None
+    shortest_tokens: int
+    longest_tokens: int
+    exceptions_fraction: float
+    """Share of the origin's requests that the threshold would send elsewhere than the plan does."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the routing by name."""
+        return {
+            "origin": self.origin,
+            "period": self.period,
+            "prefill_site": self.site,
+            "share_fraction": self.share_fraction,
+            "pattern": self.pattern,
+            "threshold_tokens": self.threshold_tokens,
+            "shortest_tokens": self.shortest_tokens,
+            "longest_tokens": self.longest_tokens,
+            "exceptions_fraction": self.exceptions_fraction,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Offload:
+    """The requests whose KV cache crosses a link, over all origins of one period."""
+
+    share: float
+    mean_long: float | None
+    mean_short: float | None
+    threshold: int | None
+    """The one length above which every origin's requests are offloaded; ``None`` where there is no such length."""
+
+
+def site_routing(evaluation: Evaluation) -> tuple[SiteRouting, ...]:
+    """Say for every period, origin and prefill site which lengths it takes."""
+    case = evaluation.case
+    found = []
+    for h, state in enumerate(case.states):
+        for o, traffic in enumerate(case.traffic):
+            parts = [p for p in evaluation.parts if (p.state, p.traffic) == (h, o)]
+            if state.lost_wire is not None or not parts:
+                continue
+            sites = list(dict.fromkeys(case.stations[p.route.station].place for p in parts))
+            for site in sites:
+                taken = _taken(parts, partial(_at_site, case, site))
+                found += [_describe(name, state.name, site, traffic.law, taken) for name in traffic.origins or ("",)]
+    return tuple(found)
+
+
+def _at_site(case: FleetCase, site: str, part: Part) -> bool:
+    return case.stations[part.route.station].place == site
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What a site takes of one bin."""
+
+    low: float
+    high: float
+    share: float
+    fraction: float
+
+
+def _taken(parts: Sequence[Part], belongs: Callable[[Part], bool]) -> list[_Taken]:
+    bins = sorted({p.bin for p in parts}, key=lambda b: b.low)
+    fractions: dict[float, float] = defaultdict(float)
+    for part in parts:
+        if belongs(part):
+            fractions[part.bin.low] += part.share
+    return [_Taken(b.low, b.high, b.share, min(1.0, fractions.get(b.low, 0.0))) for b in bins]
+
+
+def _describe(origin: str, period: str, site: str, law: LengthLaw, taken: Sequence[_Taken]) -> SiteRouting:
+    share = sum(t.share * t.fraction for t in taken)
+    first, last = law.support
+    served = [t for t in taken if t.fraction > 1e-6]
+    shortest = math.ceil(max(first, min((t.low for t in served), default=first)))
+    longest = math.floor(min(last, max((t.high for t in served), default=last), 1e15))
+    pattern, threshold, exceptions = "all", None, 0.0
+    if share < _ALL:
+        above, below = _missed_above(taken, law, share), _missed_below(taken, law, share)
+        pattern, exceptions = ("above", above) if above <= below else ("below", below)
+        threshold = round(law.quantile(1.0 - share if pattern == "above" else share))
+        if exceptions > max(_EXCEPTIONS * share, 1e-9):
+            pattern, threshold = "mixed", None
+    return SiteRouting(origin, period, site, share, pattern, threshold, shortest, longest, exceptions)
+
+
+def _missed_above(taken: Sequence[_Taken], law: LengthLaw, share: float) -> float:
+    """Give the share of requests above the threshold of a site's share that the site does not take."""
+    cut = law.quantile(1.0 - share)
+    long = [t for t in taken if t.high > cut]
+    return sum(max(0.0, law.share(max(t.low, cut), t.high) - t.fraction * t.share) for t in long)
+
+
+def _missed_below(taken: Sequence[_Taken], law: LengthLaw, share: float) -> float:
+    """Give the share of requests below the threshold of a site's share that the site does not take."""
+    cut = law.quantile(share)
+    short = [t for t in taken if t.low < cut]
+    return sum(max(0.0, law.share(t.low, min(t.high, cut)) - t.fraction * t.share) for t in short)
+
+
+def offload(evaluation: Evaluation, state: int) -> Offload:
+    """Say how many requests of a period prefill at another site than they decode, and which lengths they have."""
+    case = evaluation.case
+    parts = [p for p in evaluation.parts if p.state == state]
+    total = crossing = long_tokens = all_tokens = 0.0
+    for part in parts:
+        moments = case.traffic[part.traffic].law.moments(part.bin.low, part.bin.high)
+        weight = part.share * case.states[state].rates[part.traffic]
+        total, all_tokens = total + weight * moments[0], all_tokens + weight * moments[1]
+        if part.route.wire is not None:
+            crossing, long_tokens = crossing + weight * moments[0], long_tokens + weight * moments[1]
+    short = total - crossing
+    return Offload(
+        crossing / total if total else 0.0,
+        long_tokens / crossing if crossing > 1e-9 * total else None,
+        (all_tokens - long_tokens) / short if short > 1e-9 * total else None,
+        _common_threshold(case, parts),
+    )
+
+
+def _common_threshold(case: FleetCase, parts: Sequence[Part]) -> int | None:
+    found: list[int | None] = []
+    for o in sorted({p.traffic for p in parts}):
+        taken = _taken([p for p in parts if p.traffic == o], lambda p: p.route.wire is not None)
+        routing = _describe("", "", "", case.traffic[o].law, taken)
+        found.append(routing.threshold_tokens if routing.pattern == "above" else None)
+    if not found or any(t is None for t in found):
+        return None
+    first = found[0]
+    assert first is not None  # noqa: S101 (none is missing)
+    alike = all(t is not None and abs(t - first) <= 0.01 * first for t in found)
+    return first if alike else None
