@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from prfaas_plan import cli_parts, cli_plans
+from prfaas_plan import cli_estimates, cli_parts, cli_plans
 
 __all__ = ["app", "main"]
 
@@ -62,6 +62,16 @@ def options(
     """Size LLM serving across datacenters."""
 
 
-for command in (cli_plans.plan, cli_plans.compare, cli_parts.kv, cli_parts.trace, cli_parts.verify):
+COMMANDS = (
+    cli_plans.plan,
+    cli_plans.compare,
+    cli_parts.kv,
+    cli_estimates.roofline,
+    cli_estimates.estimate,
+    cli_parts.trace,
+    cli_estimates.calibrate,
+    cli_parts.verify,
+)
+for command in COMMANDS:
     app.command()(command)
 app.add_typer(cli_parts.profile_commands, name="profiles")

@@ -16,7 +16,9 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Override a key, e.g. link.0.bandwidth_gbps=10. Repeatable."),
 ]
-FormatOption = Annotated[Format, typer.Option("--format", help="How to write the result.")]
+FormatOption = Annotated[
+    Format | None, typer.Option("--format", help="How to write the result; default: by the file's ending, or a table.")
+]
 OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file instead of the terminal.")]
 ProfilesOption = Annotated[
     list[Path] | None, typer.Option("--profiles", help="A folder with profiles of your own. Repeatable.")

@@ -29,10 +29,18 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The format and the file a command was asked for."""
+    """The format and the file a command was asked for; without a format, the file's ending decides."""
 
-    format: Format = Format.table
+    asked: Format | None = None
     path: Path | None = None
+
+    @property
+    def format(self) -> Format:
+        """The format to write in."""
+        if self.asked is not None:
+            return self.asked
+        ending = self.path.suffix.lower().lstrip(".") if self.path else ""
+        return Format(ending) if ending in ("json", "csv", "md") else Format.table
 
 
 def emit(command: str, data: Mapping[str, Any], document: Document, output: Output) -> None:

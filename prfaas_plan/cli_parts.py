@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prfaas_plan.cli_options import FormatOption, OutputOption, ProfilesOption
-from prfaas_plan.cli_output import Format, Output, emit, emit_text
+from prfaas_plan.cli_output import Output, emit, emit_text
 
 if TYPE_CHECKING:
     from prfaas_plan.trace_records import Columns
@@ -28,7 +28,7 @@ def kv(
     memory: Annotated[
         str | None, typer.Option("--memory", help="KV memory of an instance, e.g. '300 GB': how much fits.")
     ] = None,
-    form: FormatOption = Format.table,
+    form: FormatOption = None,
     output: OutputOption = None,
     profiles: ProfilesOption = None,
 ) -> None:
@@ -73,7 +73,7 @@ def trace(
         typer.Option("--workload", help="Print a [workload] block instead: histogram, lognormal, mixture or trace."),
     ] = None,
     uncached: Annotated[bool, typer.Option("--uncached", help="In that block, what a full cache leaves.")] = False,
-    form: FormatOption = Format.table,
+    form: FormatOption = None,
     output: OutputOption = None,
 ) -> None:
     """Say what a request trace holds: lengths, arrivals, prefix reuse, a fitted law, rows dropped.
@@ -107,7 +107,7 @@ def _columns(
     return Columns(input=input_column, output=output_column, timestamp=time_column, timestamp_unit=time_unit)
 
 
-def verify(form: FormatOption = Format.table, output: OutputOption = None, profiles: ProfilesOption = None) -> None:
+def verify(form: FormatOption = None, output: OutputOption = None, profiles: ProfilesOption = None) -> None:
     """Recompute published tables and print published, computed and difference; exit 1 if one is off.
 
     Example: prfaas-plan verify --format csv
@@ -127,7 +127,7 @@ profile_commands = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help
 @profile_commands.command("list")
 def profiles_list(
     kind: Annotated[str | None, typer.Argument(help="hardware, model or measured; default: all.")] = None,
-    form: FormatOption = Format.table,
+    form: FormatOption = None,
     output: OutputOption = None,
     profiles: ProfilesOption = None,
 ) -> None:
@@ -145,7 +145,7 @@ def profiles_list(
 @profile_commands.command("show")
 def profiles_show(
     name: Annotated[str, typer.Argument(help="A profile by name, alias or path.")],
-    form: FormatOption = Format.table,
+    form: FormatOption = None,
     output: OutputOption = None,
     profiles: ProfilesOption = None,
 ) -> None:
@@ -163,7 +163,7 @@ def profiles_show(
 @profile_commands.command("check")
 def profiles_check(
     file: Annotated[Path, typer.Argument(help="A profile file of your own.")],
-    form: FormatOption = Format.table,
+    form: FormatOption = None,
     output: OutputOption = None,
     profiles: ProfilesOption = None,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from prfaas_plan.cli_options import FormatOption, OutputOption, ProfilesOption, ScenarioArgument, SetOption
-from prfaas_plan.cli_output import Format, Output, emit
+from prfaas_plan.cli_output import Output, emit
 
 __all__ = ["compare", "plan"]
 
@@ -16,7 +16,7 @@ def plan(
     scenario: ScenarioArgument = "case-study",
     override: SetOption = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show the equations with their numbers.")] = False,
-    form: FormatOption = Format.table,
+    form: FormatOption = None,
     output: OutputOption = None,
     profiles: ProfilesOption = None,
 ) -> None:
@@ -35,7 +35,7 @@ def plan(
 def compare(
     scenario: ScenarioArgument = "case-study",
     override: SetOption = None,
-    form: FormatOption = Format.table,
+    form: FormatOption = None,
     output: OutputOption = None,
     profiles: ProfilesOption = None,
 ) -> None:

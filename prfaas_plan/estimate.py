@@ -20,7 +20,7 @@ from prfaas_plan.prefill import prefill_time
 from prfaas_plan.roofline import PhaseTime
 from prfaas_plan.units import parse, parse_tokens, show_bytes
 
-__all__ = ["INPUT_COLUMNS", "OUTPUT_COLUMNS", "Estimator", "estimate_csv", "estimate_rows"]
+__all__ = ["INPUT_COLUMNS", "OUTPUT_COLUMNS", "Estimator", "estimate_csv", "estimate_rows", "read_answers"]
 
 _DEPLOYMENT: Final = (
     *("model", "accelerator", "gpus", "tp", "ep", "dp", "pp", "cp"),
@@ -240,3 +240,12 @@ def estimate_csv(text: str, where: str = "input", extra: Sequence[str | Path] = 
     writer.writeheader()
     writer.writerows(answers)
     return out.getvalue()
+
+
+def read_answers(answered: str) -> list[dict[str, str]]:
+    r"""Read back the rows of `estimate_csv`.
+
+    >>> read_answers("id,seconds\n7,0.5\n")
+    [{'id': '7', 'seconds': '0.5'}]
+    """
+    return list(csv.DictReader(io.StringIO(answered)))

@@ -1,4 +1,4 @@
-"""Files this package writes: whole or not at all."""
+"""Text files: read with clear errors, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prfaas_plan.errors import Fault, InputError
 
-__all__ = ["write_atomically"]
+__all__ = ["read_text", "write_atomically"]
 
 
 def write_atomically(path: str | Path, content: str | bytes) -> None:
@@ -39,3 +39,16 @@ def _umask() -> int:
     current = os.umask(0)
     os.umask(current)
     return current
+
+
+def read_text(path: str | Path) -> str:
+    """Read a text file, with or without a byte-order mark.
+
+    Raises `InputError` naming the file if it cannot be read or is not UTF-8.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except OSError as problem:
+        raise InputError(Fault(str(path), "", problem.strerror or "cannot be read")) from None
+    except UnicodeDecodeError as problem:
+        raise InputError(Fault(str(path), "", f"is not UTF-8 text (byte {problem.start})")) from None

@@ -106,5 +106,8 @@ def prefill_law(profile: MeasuredProfile) -> Curve:
     lengths = [float(p.length_tokens) for p in profile.prefill]
     seconds = [p.seconds for p in profile.prefill]
     weights = [1.0 / t**2 for t in seconds] if profile.fit == "relative" else None
-    c0, c1, c2 = fit_polynomial(lengths, seconds, 2, weights)
+    try:
+        c0, c1, c2 = fit_polynomial(lengths, seconds, 2, weights)
+    except ValueError as error:
+        raise ProfileError(Fault(profile.where, "prefill", f"no law fits the points: {error}", lengths)) from None
     return Curve.polynomial(c0, c1, c2)

@@ -133,11 +133,35 @@ class Services:
             if profile.model in names and same_part == accelerator and _same_instance(profile, cluster):
                 yield profile
         if cluster.measured:
-            key = f"cluster.{cluster.name}.measured"
-            yield load_measured(cluster.measured, self.folders, where=self._where, key=key)
+            yield self._named(cluster, cluster.measured, accelerator, names)
         found = find_measured(self.model.id, accelerator, cluster.gpus_per_instance, self.folders)
         if found is not None:
             yield found
+
+    def _named(self, cluster: Cluster, name: str, accelerator: str, models: set[str]) -> MeasuredProfile:
+        """Load the measured profile a cluster names; a path is relative to the scenario's folder."""
+        key = f"cluster.{cluster.name}.measured"
+        beside = self.scenario.folder / name
+        profile = load_measured(str(beside) if beside.is_file() else name, self.folders, where=self._where, key=key)
+        part = find_profile("hardware", profile.accelerator, self.folders, profile.where, "accelerator").stem
+        expected = (
+            ("model", profile.model, profile.model in models, self.model.id),
+            ("accelerator", profile.accelerator, part == accelerator, accelerator),
+            (
+                "GPUs an instance",
+                profile.gpus_per_instance,
+                _same_instance(profile, cluster),
+                cluster.gpus_per_instance,
+            ),
+        )
+        faults = [
+            Fault(self._where, key, f"measured another {what} than {wanted}", value)
+            for what, value, same, wanted in expected
+            if not same
+        ]
+        if faults:
+            raise ScenarioError(faults)
+        return profile
 
     @property
     def _where(self) -> str:
