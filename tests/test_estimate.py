@@ -13,6 +13,7 @@ import pytest
 from prfaas_plan.catalog import load_hardware, load_model
 from prfaas_plan.errors import InputError
 from prfaas_plan.estimate import INPUT_COLUMNS, OUTPUT_COLUMNS, estimate_csv, estimate_rows
+from prfaas_plan.profiles import list_profiles
 
 CASE = {
     "id": "1",
@@ -173,18 +174,56 @@ def test_the_split_of_decode_does_not_touch_prefill() -> None:
     assert rows[0][1]["seconds"] != rows[1][1]["seconds"]
 
 
-def test_an_interval_covers_published_rates_of_the_deepseek_fleet() -> None:
-    """73,700 input tokens a second and node, of which 56.25 % cached, and 14,800 output tokens (open-infra-index)."""
-    h800 = {
-        "model": "deepseek-v3",
-        "accelerator": "h800",
-        "weights_dtype": "fp8",
-        "kv_dtype": "bf16",
-        "dp": "",
-        "tp": "1",
-    }
-    prefill = {**h800, "phase": "prefill", "gpus": "32", "dp": "32", "ep": "32", "batch": "32", "chunk_tokens": "0"}
-    row = one(**{**prefill, "input_tokens": "4096", "request_overhead_s": "0", "tp": "1"})
-    assert row["error"] == ""
-    rate = 32 * 4096 / float(row["seconds"]) / 4
-    assert 0.5 * 73_700 * (1 - 0.5625) < rate < 2.5 * 73_700 * (1 - 0.5625)
+def test_any_model_on_any_accelerator_gives_a_number_or_a_reason() -> None:
+    """Whatever ships: a finite time within its interval, or an error that names a figure."""
+    cases = [("llama-3.1-8b", chip) for chip in list_profiles("hardware")]
+    cases += [(name, "h200") for name in list_profiles("model")]
+    for model, chip in cases:
+        for phase in ("prefill", "decode"):
+            row = one(model=model, accelerator=chip, gpus="8", phase=phase)
+            if row["error"]:
+                assert ": " in row["error"], (model, chip, row["error"])
+            else:
+                assert 0.0 < float(row["low_s"]) < float(row["seconds"]) < float(row["high_s"]) < 1e4
+
+
+WIDE = {"model": "deepseek-v3", "weights_dtype": "fp8", "kv_dtype": "bf16", "tp": "1", "request_overhead_s": "0"}
+
+
+def wide(chip: str, gpus: int, **cells: str) -> dict[str, str]:
+    """Estimate DeepSeek-V3 (or another model) with an attention group and its experts on every GPU."""
+    sizes = dict.fromkeys(("gpus", "dp", "ep"), str(gpus))
+    return one(**{**WIDE, "accelerator": chip, **sizes, "chunk_tokens": "0", **cells})
+
+
+def test_the_deepseek_fleet() -> None:
+    """608 B input tokens (342 B cached) and 168 B output tokens a day; 226.75 H800 nodes on average were in use.
+
+    73.7k input and 14.8k output tokens a second and node (open-infra-index, day 6) make 95.5 + 131.4 nodes.
+    """
+    published = 608e9 / 86400 / 73_700, 168e9 / 86400 / 14_800
+    assert sum(published) == pytest.approx(226.75, rel=0.002)
+    prefill = wide("h800", 32, phase="prefill", batch="128", input_tokens="2187", cached_tokens="2813")
+    decode = wide("h800", 144, batch=str(144 * 88), input_tokens="4989")
+    prefill_nodes = 266e9 / 86400 / (128 * 2187 / float(prefill["seconds"]) / 4)
+    low, middle, high = (168e9 / 86400 / (144 * 88 / float(decode[k]) / 18) for k in ("low_s", "seconds", "high_s"))
+    assert low < published[1] < high
+    assert prefill_nodes + middle == pytest.approx(226.75, rel=0.1)
+
+
+@pytest.mark.parametrize(("length", "published"), [(1024, 57_674), (2048, 54_543), (4096, 50_302)])
+def test_96_h100_prefill(length: int, published: float) -> None:
+    """Input tokens a second and node of DeepSeek-V3 on four nodes, 16,384 tokens a GPU (LMSYS, 2025-05-05)."""
+    row = wide("h100", 32, phase="prefill", batch=str(32 * 16384 // length), input_tokens=str(length))
+    assert 32 * 16384 / float(row["seconds"]) / 4 == pytest.approx(published, rel=0.1)
+
+
+def test_kimi_k2_needs_many_more_prefill_than_decode_nodes() -> None:
+    """2,000 tokens in and 100 out: 8.6 prefill nodes to one decode node (LMSYS, 2025-07-20: 56k and 24k tokens/s)."""
+    kimi = {"model": "kimi-k2"}
+    prefill = wide("h200", 32, **kimi, phase="prefill", batch=str(32 * 8), input_tokens="2000")
+    decode = wide("h200", 96, **kimi, batch=str(96 * 480 // 2), input_tokens="2050")
+    prefill_rate = 32 * 8 * 2000 / float(prefill["seconds"]) / 4
+    decode_rate = 96 * 240 / float(decode["seconds"]) / 12
+    ratio = (2000 / prefill_rate) / (100 / decode_rate)
+    assert ratio == pytest.approx(8.6, rel=0.35)
