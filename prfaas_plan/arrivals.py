@@ -8,7 +8,7 @@ the servers, and the idle time of a single server is known up to one root. Measu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -28,7 +28,12 @@ _Points = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """A renewal stream of requests."""
+    """A renewal stream of requests.
+
+    >>> bursty = Arrivals(10.0, cv=3.0)
+    >>> bursty.thinned(0.25).rate_per_s, bursty.thinned(0.25).square
+    (2.5, 3.0)
+    """
 
     rate_per_s: float
     """Requests per second."""
@@ -36,22 +41,42 @@ class Arrivals:
     """Coefficient of variation of the gaps [1]; 1 is Poisson."""
     law: str = "gamma"
     """One of `GAP_LAWS`; they only matter above a CV of 1 (hyperexponential: two phases of balanced means)."""
+    picked: float = 1.0
+    """Share of a larger stream that these requests are, picked at random; ``cv`` and ``law`` describe the larger."""
 
     def check(self, checks: Checks) -> None:
         """Note what is wrong with the stream."""
         checks.above("rate_per_s", self.rate_per_s)
         checks.at_least("arrival_cv", self.cv)
         checks.choice("arrival_law", self.law, GAP_LAWS)
+        checks.above("picked", self.picked)
+        checks.fraction("picked", self.picked)
+
+    def thinned(self, share: float) -> Arrivals:
+        """Give the stream of a share of these requests, picked independently of when they come, as by their length."""
+        return replace(self, rate_per_s=self.rate_per_s * share, picked=self.picked * share)
+
+    @property
+    def square(self) -> float:
+        """Squared coefficient of variation of the gaps between the picked requests [1]."""
+        return self.picked * self.cv**2 + 1.0 - self.picked
 
     def transform(self, s: float) -> float:
-        """Give ``E[exp(-s·gap)]`` of gaps of the law, or of gamma gaps where it is hyperexponential."""
-        square, scaled = self.cv**2, s / self.rate_per_s
-        if square == 0.0:
-            return math.exp(-scaled)
-        if self.law in ("weibull", "lognormal"):
-            gaps = _weibull_gaps(self.cv) if self.law == "weibull" else _lognormal_gaps(self.cv)
-            return sum(weight * math.exp(-scaled * gap) for gap, weight in gaps)
-        return math.exp(-math.log1p(square * scaled) / square)
+        """Give ``E[exp(-s·gap)]``: ``pA / (1 - (1-p)A)`` for a share p of a stream with the transform A."""
+        whole = _whole_transform(self.law, self.cv, s * self.picked / self.rate_per_s)
+        return self.picked * whole / (1.0 - (1.0 - self.picked) * whole)
+
+
+def _whole_transform(law: str, cv: float, s: float) -> float:
+    """Give ``E[exp(-s·gap)]`` of gaps of mean 1."""
+    if cv == 0.0:
+        return math.exp(-s)
+    if law == "hyperexponential" and cv > 1.0:
+        return _balanced(cv * cv, 1.0).transform(s)
+    if law in ("weibull", "lognormal"):
+        gaps = _weibull_gaps(cv) if law == "weibull" else _lognormal_gaps(cv)
+        return sum(weight * math.exp(-s * gap) for gap, weight in gaps)
+    return math.exp(-math.log1p(cv * cv * s) / (cv * cv))
 
 
 def _even_grid(low: float, high: float) -> list[float]:
@@ -168,18 +193,23 @@ def gap_phases(arrivals: Arrivals, service_rate: float) -> Parallel | Series:
     >>> [round(m, 6) for m in phases.moments()[:2]]
     [1.25, 7.8125]
     """
-    square, mean = arrivals.cv**2, 1.0 / arrivals.rate_per_s
+    square, mean = arrivals.square, 1.0 / arrivals.rate_per_s
     if abs(square - 1.0) < _NEARLY_ONE:
         return Parallel((1.0,), (arrivals.rate_per_s,))
     if square < 1.0:
         return _series(square, mean)
-    if arrivals.law == "hyperexponential":
-        more = 0.5 * (1.0 + math.sqrt((square - 1.0) / (square + 1.0)))
-        return Parallel((more, 1.0 - more), (2.0 * more / mean, 2.0 * (1.0 - more) / mean))
+    if arrivals.law == "hyperexponential" and arrivals.picked == 1.0:
+        return _balanced(square, mean)
     s = service_rate * (1.0 - busy_root(arrivals, service_rate))
     wanted = arrivals.transform(s)
     short = bisect_root(lambda x: wanted - _parallel(x, square, mean).transform(s), 0.0, 1.0 - 1e-9)
     return _parallel(short, square, mean)
+
+
+def _balanced(square: float, mean: float) -> Parallel:
+    """Give two phases of which each makes up half of the mean."""
+    more = 0.5 * (1.0 + math.sqrt((square - 1.0) / (square + 1.0)))
+    return Parallel((more, 1.0 - more), (2.0 * more / mean, 2.0 * (1.0 - more) / mean))
 
 
 def _parallel(short: float, square: float, mean: float) -> Parallel:

@@ -9,10 +9,11 @@ The approximation for G/G/c takes three exact answers and puts them together:
 - for c servers, the residual service of the fast server in it replaced by the time until the first of c servers is free
   (the light-traffic term of Tijms, A First Course in Stochastic Models, 2003, section 9.6; Burman and Smith 1983).
 
-Constant service on c servers is the same as every c-th request to one server. Where gaps are so bursty that this is the
-better answer, its ratio to the above corrects services of a CV below 1, in proportion 1 - CV². Below an arrival CV of
-1 mean and probability follow Kraemer and Langenbach-Belz (1976). The wait of those who wait is given two exponentials
-with its first two moments. The whole is exact for M/M/c, GI/M/c with phases, M/G/1 (mean), and in heavy traffic.
+For bursty gaps two services have a better answer, whose ratio to the above is applied as far as a service is like them:
+constant service (CV below 1, in proportion 1 - CV²), and service of no time for some and an exponential time for the
+others (CV above 1, by its third moment). Below an arrival CV of 1 mean and probability follow Kraemer and
+Langenbach-Belz (1976). The wait of those who wait is given two exponentials with its first two moments. The whole is
+exact for M/M/c, GI/M/c with phases, M/G/1 (mean), and in heavy traffic.
 docs/latency.md has the accuracy against simulation.
 """
 
@@ -106,7 +107,7 @@ def allen_cunneen(arrivals: Arrivals, service: ServiceTimes, servers: int) -> fl
     40.5
     """
     pool_checks(arrivals, service, servers, "allen_cunneen").finish()
-    return 0.5 * (arrivals.cv**2 + service.cv**2) * mean_wait_mmc(arrivals.rate_per_s, service.mean, servers)
+    return 0.5 * (arrivals.square + service.cv**2) * mean_wait_mmc(arrivals.rate_per_s, service.mean, servers)
 
 
 def pool_checks(arrivals: Arrivals, service: ServiceTimes, servers: int, where: str) -> Checks:
@@ -132,16 +133,39 @@ def wait_in_pool(arrivals: Arrivals, service: ServiceTimes, servers: int) -> Wai
     pool_checks(arrivals, service, servers, "wait_in_pool").finish()
     load = require_stable(arrivals.rate_per_s, service.mean, servers)
     probability, mean, square = _wait_moments(arrivals, service, servers, load)
-    if servers > 1 and arrivals.cv > 1.0 > service.cv and arrivals.cv**2 >= 0.5 * servers:
-        constant = ServiceTimes.constant(service.mean)
-        split = Arrivals(arrivals.rate_per_s / servers, arrivals.cv / math.sqrt(servers), arrivals.law)
-        exact, rough = _wait_moments(split, constant, 1, load), _wait_moments(arrivals, constant, servers, load)
-        p, m, s = ((e / r if r > 0.0 else 1.0) ** (1.0 - service.cv**2) for e, r in zip(exact, rough, strict=True))
-        probability, mean, square = min(1.0, probability * p), mean * m, square * s
+    if servers > 1 and arrivals.square > 1.0:
+        p, m, v = _bursty_corrections(arrivals, service, servers, load)
+        probability, mean, square = min(1.0, probability * p), mean * m, square * v
     share, long, short = _two_exponentials(mean, square / mean**2 - 1.0)
-    return Wait(
-        probability, probability * mean, load, share, long, short, range_limits(arrivals, service, servers, load)
-    )
+    limits = range_limits(arrivals, service, servers, load)
+    return Wait(probability, probability * mean, load, share, long, short, limits)
+
+
+def _bursty_corrections(
+    arrivals: Arrivals, service: ServiceTimes, servers: int, load: float
+) -> tuple[float, float, float]:
+    """Give factors for P(wait), mean and mean square from two services with a better answer, where gaps are bursty.
+
+    Constant service: every c-th request to one server. Service that takes no time for some and is exponential for the
+    others: GI/M/c of the others, with the same probability of waiting for all.
+    """
+    cv2 = service.cv**2
+    if cv2 < 1.0 and arrivals.square >= 0.5 * servers:
+        constant = ServiceTimes.constant(service.mean)
+        split = Arrivals(arrivals.rate_per_s / servers, math.sqrt(arrivals.square / servers), arrivals.law)
+        exact, rough = _wait_moments(split, constant, 1, load), _wait_moments(arrivals, constant, servers, load)
+        p, m, v = ((e / r if r > 0.0 else 1.0) ** (1.0 - cv2) for e, r in zip(exact, rough, strict=True))
+        return p, m, v
+    if cv2 <= 1.0:
+        return 1.0, 1.0, 1.0
+    busy = 2.0 / (1.0 + cv2)
+    some = gap_phases(arrivals.thinned(busy), busy * servers / service.mean)
+    exact_all, exact_one = delay_probability(some, service.mean / busy, servers)
+    rough_all, rough_one = delay_probability(gap_phases(arrivals, servers / service.mean), service.mean, servers)
+    likeness = min(1.0, 1.5 * (1.0 + cv2) ** 2 * service.mean**3 / service.moments[2])
+    if min(exact_all, rough_all) <= 0.0:
+        return 1.0, 1.0, 1.0
+    return (exact_all / rough_all * rough_one / exact_one) ** likeness, 1.0, 1.0
 
 
 def _wait_moments(arrivals: Arrivals, service: ServiceTimes, servers: int, load: float) -> tuple[float, float, float]:
@@ -152,7 +176,7 @@ def _wait_moments(arrivals: Arrivals, service: ServiceTimes, servers: int, load:
         idle, mean, variance = _fast_server(phases, service, servers)
         factor = (1.0 - idle) / sigma
     else:
-        factor, mean, variance = _regular_arrivals(arrivals.cv**2, service, servers, load, sigma)
+        factor, mean, variance = _regular_arrivals(arrivals.square, service, servers, load, sigma)
     probability = min(1.0, factor * probability)
     mean, variance = _first_free(service, servers, mean, variance)
     return probability, mean, mean**2 + max(0.0, variance)
@@ -163,7 +187,7 @@ def range_limits(arrivals: Arrivals, service: ServiceTimes, servers: int, load: 
     found = (
         ("load", load, LARGEST_LOAD),
         ("number of servers", servers, LARGEST_SERVERS),
-        ("arrival CV", arrivals.cv, LARGEST_ARRIVAL_CV),
+        ("arrival CV", math.sqrt(arrivals.square), LARGEST_ARRIVAL_CV),
         ("service CV", service.cv, LARGEST_SERVICE_CV),
     )
     return tuple(

@@ -213,6 +213,45 @@ def test_closed_forms_lie_in_the_interval_of_the_simulation(
     assert abs(means.mean() - exact) < 3.0 * means.std(ddof=1) / math.sqrt(12)
 
 
+def points_of(sample: np.ndarray) -> ServiceTimes:
+    chunks = np.array_split(np.sort(sample), 200)
+    weights = tuple(len(chunk) / len(sample) for chunk in chunks)
+    return ServiceTimes(tuple(float(chunk.mean()) for chunk in chunks), weights)
+
+
+@pytest.mark.parametrize(("servers", "law"), [(8, "gamma"), (8, "lognormal"), (32, "weibull")])
+def test_other_laws_of_gaps_with_gamma_service_of_a_cv_of_two(servers: int, law: str) -> None:
+    rng = np.random.default_rng(6)
+    gaps = {
+        "gamma": lambda: rng.gamma(1 / 9, 9.0, 500_000),
+        "lognormal": lambda: rng.lognormal(-0.5 * math.log(10.0), math.sqrt(math.log(10.0)), 500_000),
+        "weibull": lambda: rng.weibull(0.5, 500_000) / 2.0,
+    }[law]() / (0.6 * servers)
+    services = rng.gamma(0.25, 4.0, 500_000)
+    free, now, total = [0.0] * servers, 0.0, np.empty(500_000)
+    for n, (gap, service) in enumerate(zip(gaps.tolist(), services.tolist(), strict=True)):
+        now += gap
+        start = max(now, free[0])
+        heapq.heapreplace(free, start + service)
+        total[n] = start + service - now
+    times = points_of(services)
+    cv = math.sqrt(5.0) if law == "weibull" else 3.0
+    found = response(wait_in_pool(Arrivals(0.6 * servers, cv, law), times, servers), times)
+    assert found.mean == pytest.approx(total.mean(), rel=0.10)
+    assert found.p90 == pytest.approx(np.percentile(total, 90), rel=0.15)
+
+
+def test_a_random_share_of_a_bursty_stream() -> None:
+    """Every gap of the picked requests is a geometric number of gaps."""
+    rng = np.random.default_rng(4)
+    times = np.cumsum(rng.gamma(1 / 9, 9.0, 4_000_000))
+    picked = np.diff(times[rng.random(len(times)) < 0.3])
+    stream = Arrivals(1.0, 3.0).thinned(0.3)
+    assert 1.0 / stream.rate_per_s == pytest.approx(picked.mean(), rel=0.01)
+    assert stream.square == pytest.approx((picked.std() / picked.mean()) ** 2, rel=0.02)
+    assert stream.transform(0.5) == pytest.approx(np.exp(-0.5 * picked).mean(), rel=0.01)
+
+
 def test_the_length_law_of_the_case_study() -> None:
     """Truncated log-normal lengths through a quadratic prefill time, three servers at a load of 0.9."""
     law, seconds = LogNormal(9.9, 1.0, 128, 131072), Curve.polynomial(0.35, 5.6e-5, 1.1e-9)
