@@ -34,7 +34,7 @@ def expert_exchange(deployment: Deployment, rows: float, passes: float, *, hidde
         return []
     ranks = max(deployment.ep, groups)
     far = deployment.beyond_domain(ranks)
-    domain = deployment.hardware.scaleup_domain or 1
+    domain = deployment.hardware.neighbours
     places = max(1.0, ranks / domain) if far else float(ranks)
     moved = 0.0
     for shard in layout.experts:

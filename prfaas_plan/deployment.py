@@ -93,13 +93,13 @@ class Deployment:
     @cached_property
     def rates(self) -> Rates:
         """What one GPU reaches."""
-        domain = self.hardware.scaleup_domain or self.hardware.gpus_per_node or 1
+        domain = self.hardware.neighbours
         several = self.stage_gpus > 1
         return rates_of(self.hardware, linked=several and domain > 1, networked=several and self.stage_gpus > domain)
 
     def beyond_domain(self, ranks: int) -> bool:
-        """Say whether that many ranks lie outside one scale-up domain."""
-        return ranks > (self.hardware.scaleup_domain or self.hardware.gpus_per_node or 1)
+        """Say whether that many ranks need the network."""
+        return ranks > self.hardware.neighbours
 
     @cached_property
     def notes(self) -> tuple[str, ...]:

@@ -74,6 +74,14 @@ class HardwareProfile:
     sources: tuple[Source, ...] = ()
     cited: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def neighbours(self) -> int:
+        """Accelerators that reach each other without the network: the scale-up domain, or the server if larger.
+
+        Cards without a link of their own talk over PCIe within a server, which holds 8 where nothing is stated.
+        """
+        return max(self.scaleup_domain or 1, self.gpus_per_node or 8)
+
     def need(self, key: str) -> float:
         """Return a figure by its key, in base units.
 

@@ -74,7 +74,7 @@ def compare_splits(
 
 
 def _divisions(deployment: Deployment, gpus: int) -> Iterator[Deployment]:
-    domain = deployment.hardware.scaleup_domain or deployment.hardware.gpus_per_node or 1
+    domain = deployment.hardware.neighbours
     for pp in (1, 2, 4):
         stage, rest = divmod(gpus, pp)
         if rest or not stage:

@@ -171,3 +171,8 @@ def test_an_efficiency_above_one_is_refused() -> None:
     data["gemm_bf16"] = 1.2
     with pytest.raises(ProfileError, match="gemm_bf16"):
         efficiency_from_mapping(data, "mine.toml", "mine")
+
+
+def test_cards_without_a_link_talk_over_their_bus() -> None:
+    """Eight L40S in a server use PCIe, not the network; the NVL72 reaches beyond its trays of four."""
+    assert (load_hardware("l40s").neighbours, load_hardware("gb200").neighbours) == (8, 72)
