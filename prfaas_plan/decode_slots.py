@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from statistics import NormalDist
 
 from prfaas_plan.checks import Checks
 from prfaas_plan.erlang import erlang_b, erlang_c, require_stable
@@ -62,6 +61,8 @@ class Admission:
 
 def _fitting(slots: DecodeSlots) -> int:
     """Find how many sequences fit in an instance's memory: ``n + z·cv·sqrt(n) <= memory / mean``."""
+    from statistics import NormalDist
+
     room = slots.kv_memory_bytes / slots.kv_bytes
     z = NormalDist().inv_cdf(1.0 - slots.overflow_probability) * slots.kv_cv
     root = 0.5 * (-z + math.sqrt(z * z + 4.0 * room))

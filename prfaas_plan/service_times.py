@@ -7,12 +7,11 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from statistics import NormalDist
 from typing import Final
 
 from prfaas_plan.checks import Checks
 from prfaas_plan.laws import LengthLaw, LogNormal
-from prfaas_plan.numerics import Curve
+from prfaas_plan.numerics import Curve, normal_cdf
 
 __all__ = ["ServiceTimes"]
 
@@ -67,9 +66,9 @@ class ServiceTimes:
         if not share > 0.0:
             checks.fault("low", "no request has a length in the interval", (low, high))
         checks.finish()
-        before, level = law.share(-math.inf, low), NormalDist().cdf
+        before = law.share(-math.inf, low)
         steps = (-_REACH + 2.0 * _REACH * i / points for i in range(1, points))
-        inner = {min(high, max(low, law.quantile(min(1.0, before + share * level(z))))) for z in steps}
+        inner = {min(high, max(low, law.quantile(min(1.0, before + share * normal_cdf(z))))) for z in steps}
         cuts = sorted({low, high} | inner)
         kept: list[tuple[float, float, float]] = []
         for a, b in pairwise(cuts):
