@@ -92,40 +92,49 @@ def lay_out(
     Latent down-projections, indexers and routers are on every rank, as are key/value heads beyond their number.
     Raises `ProfileError` for a model whose layers are not published.
     """
-    if model.hidden_size is None or model.vocab_size is None or not model.layers:
-        problem = f"the layers of {model.name} are not published, so no roofline can be drawn; give measured points"
-        raise ProfileError(Fault(model.where or model.name, "layers", problem))
-    hidden, counts = model.hidden_size, model.counts
-    sums = {name: [0.0, 0.0] for name in stored}
-    mixers: list[tuple[int, Mixer]] = []
-    experts: list[ExpertShard] = []
-    kernels = 0.0
-    for name, count in counts.items():
-        block = model.blocks[name]
-        for component, parameters in _on_one_rank(block, hidden, tensor_parallel).items():
-            sums[component][0] += count * parameters
-            sums[component][1] += count * parameters * stored[component].bytes
-        mixer = mixer_of(block, kv_dtype, state_dtype, tensor_parallel)
-        if mixer is not None:
-            mixers.append((count, mixer))
-        if isinstance(block, MixtureOfExperts):
-            experts.append(_expert_shard(block, hidden, count, stored["experts"]))
-        kernels += count * _kernels(block, mixer)
-    head = hidden * model.vocab_size / tensor_parallel
+    hidden, vocabulary = _widths(model)
+    blocks = [(model.blocks[name], count) for name, count in model.counts.items()]
+    mixed = [(block, count, mixer_of(block, kv_dtype, state_dtype, tensor_parallel)) for block, count in blocks]
+    mixers = tuple((count, mixer) for _, count, mixer in mixed if mixer is not None)
+    experts = tuple(
+        _expert_shard(block, hidden, count, stored["experts"])
+        for block, count in blocks
+        if isinstance(block, MixtureOfExperts)
+    )
     embedding = stored["embedding"]
+    head = hidden * vocabulary / tensor_parallel
     return Layout(
         hidden=hidden,
-        products=tuple(Product(_NAMES[c], stored[c].dtype, p, b, stored[c].bits) for c, (p, b) in sums.items() if p),
+        products=_products(blocks, hidden, stored, tensor_parallel),
         head=Product("output head", embedding.dtype, head, head * embedding.bytes, embedding.bits),
-        experts=tuple(experts),
-        mixers=tuple(mixers),
-        blocks=sum(counts.values()),
+        experts=experts,
+        mixers=mixers,
+        blocks=sum(count for _, count in blocks),
         expert_layers=sum(e.layers for e in experts),
         linear_layers=sum(count for count, mixer in mixers if mixer.linear),
-        kernels=kernels,
+        kernels=float(sum(count * _kernels(block, mixer) for block, count, mixer in mixed)),
         expand_dtype=stored["attention"].dtype,
         embedding_bytes=0.0 if model.tied_embeddings else head * embedding.bytes,
     )
+
+
+def _widths(model: ModelProfile) -> tuple[int, int]:
+    if model.hidden_size is None or model.vocab_size is None or not model.layers:
+        problem = f"the layers of {model.name} are not published, so no roofline can be drawn; give measured points"
+        raise ProfileError(Fault(model.where or model.name, "layers", problem))
+    return model.hidden_size, model.vocab_size
+
+
+def _products(
+    blocks: list[tuple[Block, int]], hidden: int, stored: dict[str, Stored], ranks: int
+) -> tuple[Product, ...]:
+    """Sum the weights of one rank by component."""
+    counts = dict.fromkeys(_NAMES, 0.0)
+    for block, count in blocks:
+        for component, parameters in _on_one_rank(block, hidden, ranks).items():
+            counts[component] += count * parameters
+    kept = [(stored[component], _NAMES[component], n) for component, n in counts.items() if n]
+    return tuple(Product(name, s.dtype, n, n * s.bytes, s.bits) for s, name, n in kept)
 
 
 _NAMES: Final = {
