@@ -65,6 +65,11 @@ def largest_batch(
 
     Step time rises with the batch, so bisection finds it. `arriving` sequences whose cache is on its way take memory
     but no time. Raises `InputError` for a target that is not positive.
+
+    >>> from prfaas_plan.catalog import load_hardware, load_model
+    >>> d = Deployment(load_model("llama-3.1-70b"), load_hardware("h100"), gpus=4)
+    >>> largest_batch(d, 4096, tpot_s=0.001).limit, largest_batch(d, 4096, tpot_s=10.0).limit
+    ('latency', 'memory')
     """
     if not 0.0 < tpot_s < math.inf:
         raise InputError(Fault("decode", "tpot_s", "expected a finite number above 0 [s]", tpot_s))

@@ -49,6 +49,11 @@ def decode_step(
     `pp` stages the batch goes round in `pp` parts, so a step passes every stage with batch / pp sequences. With
     `speculation` a step drafts on the multi-token-prediction layers (one layer where the model names none) and
     checks all drafts at once. Raises `InputError` for sizes that are not positive and finite.
+
+    >>> from prfaas_plan.catalog import load_hardware, load_model
+    >>> d = Deployment(load_model("llama-3.1-8b"), load_hardware("h200"), gpus=1)
+    >>> decode_step(d, 1, 4096).bound
+    'memory'
     """
     each = 1.0 if speculation is None else speculation.draft_tokens + 1.0
     works = decode_work(deployment, batch, context_tokens, each)

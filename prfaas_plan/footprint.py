@@ -65,6 +65,10 @@ def footprint(
     """Add up what one GPU keeps: weights, `batch` sequences of `context_tokens` [token], activations, the runtime.
 
     Raises `InputError` for sizes that are not finite and non-negative, `ProfileError` without a known memory size.
+
+    >>> from prfaas_plan.catalog import load_hardware, load_model
+    >>> footprint(Deployment(load_model("llama-3.1-8b"), load_hardware("h200"), gpus=1), 8, 4096).fits
+    True
     """
     if not (0.0 <= batch < math.inf and 0.0 <= context_tokens < math.inf):
         problem = "expected finite numbers of at least 0"

@@ -95,6 +95,10 @@ def compute_dtype(checkpoint_format: str, hardware: HardwareProfile) -> str:
 
     nvfp4 needs FP4 units; mxfp4 runs against FP8 activations where a chip has FP4 units; fp8 and int8 need theirs.
     Anything else, and int4, is expanded to bf16 on the way: bytes as stored, speed of bf16.
+
+    >>> from prfaas_plan.catalog import load_hardware
+    >>> compute_dtype("fp8", load_hardware("a100")), compute_dtype("nvfp4", load_hardware("b200"))
+    ('bf16', 'fp4')
     """
     kind = _family(checkpoint_format)
     if kind == "nvfp4" and hardware.has_peak("fp4"):

@@ -34,6 +34,11 @@ def prefill_time(
     With `pp` stages and n passes the pipeline takes (n + pp − 1) / n times the work of a stage. The result includes
     the fixed time of a request; where the deployment does not give it, the interval allows for a long one.
     Raises `InputError` for sizes that are not positive and finite.
+
+    >>> from prfaas_plan.catalog import load_hardware, load_model
+    >>> d = Deployment(load_model("llama-3.1-70b"), load_hardware("h200"), gpus=8)
+    >>> prefill_time(d, 32768).bound, prefill_time(d, 64).bound
+    ('compute', 'overhead')
     """
     works = prefill_work(deployment, tokens, batch, cached_tokens, chunk_tokens)
     time = combine("prefill", works, deployment.rates, deployment.notes)
@@ -184,6 +189,12 @@ def prefill_curve(
 
     A continuous, rising, piecewise quadratic curve within 0.2 % of `prefill_time`, for sums over a law of lengths.
     Beyond `longest` the last piece goes on. Raises `InputError` for a range that is empty or not finite.
+
+    >>> from prfaas_plan.catalog import load_hardware, load_model
+    >>> d = Deployment(load_model("llama-3.1-8b"), load_hardware("h200"), gpus=1)
+    >>> curve = prefill_curve(d, 128, 131072)
+    >>> abs(curve(5000.0) / prefill_time(d, 5000).seconds - 1) < 0.002
+    True
     """
     if not 0.0 < shortest < longest < math.inf:
         problem = "expected 0 < shortest < longest, both finite [token]"
