@@ -129,6 +129,8 @@ class Limits:
     """Share of every pool and link that stays free."""
     spare: int = 0
     """Instances every pool has beyond what it needs."""
+    roles_stay: bool = False
+    """Whether every instance keeps its role in all periods."""
 
 
 @dataclass(frozen=True)

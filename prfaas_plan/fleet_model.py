@@ -137,7 +137,7 @@ def roles_within_instances(model: Model) -> None:
     """Instances that prefill + instances that decode <= instances, in every period."""
     case = model.case
     for c, station in enumerate(case.stations):
-        for p in range(case.periods) if station.both and station.most > 0 else ():
+        for p in range(case.periods) if station.both else ():
             terms = {model.prefill[p, c]: 1.0, model.decode[p, c]: 1.0, model.owned[c]: -1.0}
             model.sheet.row(label("roles_within_instances", case.states[p].name, station.name), terms, "<=", 0.0)
 
@@ -166,7 +166,7 @@ def few_requests_are_late(model: Model) -> None:
 def role_changes_are_counted(model: Model) -> None:
     """Instances that take a role >= instances in the role less those in the period before, around the cycle."""
     case = model.case
-    if case.periods < 2 or case.limits.switching_usd <= 0.0:
+    if case.periods < 2 or case.limits.switching_usd <= 0.0 or case.limits.roles_stay:
         return
     for role, pools in (("prefill", model.prefill), ("decode", model.decode)):
         for (p, c), pool in list(pools.items()):

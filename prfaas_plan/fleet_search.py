@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from prfaas_plan.fleet_bins import cut, first_edges
 from prfaas_plan.fleet_bound import Cut, Prices
@@ -88,6 +88,8 @@ class Search:
     started: float = field(default_factory=time.monotonic)
     rounds: int = 0
     seen: dict[tuple[tuple[str, float], ...], float] = field(default_factory=dict)
+    shift: Mapping[str, float] = field(default_factory=dict)
+    """What is added to the right side of rows, by name, to see what that is worth."""
 
     @property
     def maximises(self) -> bool:
@@ -107,7 +109,8 @@ class Search:
     def model(self) -> Model:
         """Write the programme with the bins so far."""
         bins = [cut(t.law, sorted(e)) for t, e in zip(self.case.traffic, self.edges, strict=True)]
-        return build_model(self.case, bins, self.target)
+        model = build_model(self.case, bins, self.target)
+        return shifted(model, self.shift) if self.shift else model
 
     def tell(self, step: str) -> None:
         """Report progress."""
@@ -145,6 +148,15 @@ class Search:
         better = self.best is None or (outcome.value > self.best.value) == self.maximises
         if better:
             self.best = outcome
+
+
+def shifted(model: Model, shift: Mapping[str, float]) -> Model:
+    """Add to the right side of rows, by name."""
+    for name, more in shift.items():
+        row = model.sheet.rows[name]
+        model.sheet.rows[name] = replace(row, right=row.right + more)
+    model.program = replace(model.program, rows=tuple(model.sheet.rows.values()))
+    return model
 
 
 def start(case: FleetCase, target_rps: float | None, settings: Settings, like: Model | None = None) -> Search:

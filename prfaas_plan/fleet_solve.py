@@ -50,10 +50,20 @@ def solve_fleet(
 
 
 def solve_routing(
-    case: FleetCase, integers: Mapping[str, float], target_rps: float | None = None, settings: Settings | None = None
+    case: FleetCase,
+    integers: Mapping[str, float],
+    target_rps: float | None = None,
+    settings: Settings | None = None,
+    *,
+    like: Model | None = None,
+    shift: Mapping[str, float] | None = None,
 ) -> Outcome | None:
-    """Find the best routing for given whole numbers, to within the gap of any routing by length."""
-    search = start(case, target_rps, settings or Settings())
+    """Find the best routing for given whole numbers, to within the gap of any routing by length.
+
+    `shift` adds to the right side of rows by name.
+    """
+    search = start(case, target_rps, settings or Settings(), like)
+    search.shift = shift or {}
     found = _refine(search, integers)
     if found is None:
         return None

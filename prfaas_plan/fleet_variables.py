@@ -95,7 +95,9 @@ def _instances(model: Model) -> None:
             when = case.states[p].name
             if not station.both:
                 (model.prefill if station.prefills else model.decode)[p, c] = model.owned[c]
-            elif station.most > 0:
+            elif case.limits.roles_stay and p > 0:
+                model.prefill[p, c], model.decode[p, c] = model.prefill[0, c], model.decode[0, c]
+            else:
                 name = label("prefill", when, station.name)
                 model.prefill[p, c] = sheet.variable(name, 0, station.most, integer=True)
                 model.decode[p, c] = sheet.variable(label("decode", when, station.name), 0, station.most, integer=True)

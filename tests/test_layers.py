@@ -58,7 +58,7 @@ LAYERS: list[set[str]] = [
     {"fleet_record", "fleet_why"},
     {"fleet_build"},
     {"fleet"},
-    {"fleet_thresholds", "fleet_worth", "fleet_bandwidth"},
+    {"fleet_thresholds", "fleet_worth", "fleet_bandwidth", "fleet_periods"},
     {"planner"},
     {"vary", "vector_search"},
     {"sweep_inputs"},
