@@ -13,15 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prfaas_plan.arrivals import Arrivals
 from prfaas_plan.errors import InputError
 from prfaas_plan.latency import unloaded_ttft
 from prfaas_plan.laws import Constant, LogNormal
 from prfaas_plan.numerics import Curve
-from prfaas_plan.queueing import Response, mixed_response, wait_in_pool
+from prfaas_plan.queueing import Arrivals, Response, ServiceTimes, mixed_response, wait_in_pool
 from prfaas_plan.routing import best_threshold
 from prfaas_plan.scenario import load_scenario
-from prfaas_plan.service_times import ServiceTimes
 from prfaas_plan.simulate import compare_policies, planned_point, simulate, simulate_point
 from prfaas_plan.simulation_policies import BandwidthAware, Caches, Places, law_needs, sample_needs
 from prfaas_plan.simulation_requests import Draw
