@@ -21,6 +21,9 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
     try:
         if target.is_dir():
             raise IsADirectoryError(0, "is a folder, not a file")
+        if target.exists() and not target.is_file():
+            target.write_bytes(data)  # a device or a pipe: nothing there to keep
+            return
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
         handle, temporary = tempfile.mkstemp(dir=target.resolve().parent, prefix=f".{target.name}.")
     except OSError as problem:

@@ -19,7 +19,9 @@ class PrefillPoint:
     """The prefill time of one request of a length."""
 
     length_tokens: int = quantity("token", "uncached prompt length", symbol="l", at_least=1)
-    seconds: float = quantity("s", "prefill time of one request on one instance", symbol="T_prefill", above=0)
+    seconds: float = quantity(
+        "s", "prefill time of one request on one instance", symbol="T_prefill", at_least=1e-9, at_most=1e9
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class DecodePoint:
     """The time of one decode step at a batch."""
 
     batch: int = quantity("1", "sequences decoded together on one instance", symbol="BS", at_least=1)
-    step_seconds: float = quantity("s", "time of one decode step", symbol="T_decode", above=0)
+    step_seconds: float = quantity("s", "time of one decode step", symbol="T_decode", at_least=1e-9, at_most=1e9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,9 @@ def _check_points(profile: MeasuredProfile, reader: Reader, path: str) -> None:
     lengths = [p.length_tokens for p in profile.prefill]
     if lengths and (len(lengths) < 2 or sorted(set(lengths)) != lengths):
         reader.fault(f"{prefix}prefill", "expected two or more points of rising length", lengths)
+    times = [p.seconds for p in profile.prefill]
+    if sorted(times) != times:
+        reader.fault(f"{prefix}prefill", "prefill times must not fall as prompts get longer", times)
     batches = [p.batch for p in profile.decode]
     if sorted(set(batches)) != batches:
         reader.fault(f"{prefix}decode", "expected points of rising batch", batches)

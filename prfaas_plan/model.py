@@ -339,6 +339,9 @@ def _check_structure(profile: ModelProfile, reader: Reader) -> None:
     lengths = [point.length_tokens for point in profile.kv_points]
     if lengths and (len(lengths) < 2 or sorted(set(lengths)) != lengths):
         reader.fault("kv_points", "expected two or more points of rising length", lengths)
+    sizes = [point.kv_bytes for point in profile.kv_points]
+    if sorted(sizes) != sizes:
+        reader.fault("kv_points", "cache sizes must not fall as requests get longer", sizes)
     used = set(profile.counts)
     for name in sorted(used - set(profile.blocks)):
         reader.fault("layers", "names a block that is not in [blocks]", name, nearest(name, profile.blocks))

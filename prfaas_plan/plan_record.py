@@ -167,7 +167,8 @@ class Plan(Tabular):
     links: tuple[LinkUse, ...]
     ttft_s: FirstToken
     tpot_s: float
-    bottleneck: str
+    bottlenecks: tuple[str, ...]
+    """Everything that is used up at the largest rate."""
     mean_input_tokens: float
     output_tokens: float
     cost_usd_per_hour: float | None
@@ -181,6 +182,11 @@ class Plan(Tabular):
         pools = " + ".join(f"{p.instances}×{p.gpus_per_instance} {p.accelerator} {p.role}" for p in self.pools)
         rate = show(self.lambda_max_rps, "req/s", 4)
         return f"<Plan {self.scenario} ({self.deployment}): {rate}{threshold}; {pools}; limited by {self.bottleneck}>"
+
+    @property
+    def bottleneck(self) -> str:
+        """What limits the rate, in words."""
+        return " and ".join(self.bottlenecks)
 
     @property
     def gpus(self) -> int:
@@ -303,7 +309,7 @@ def build_plan(
         links=_links(best, provenance),
         ttft_s=unloaded_ttft(best),
         tpot_s=system.decode.step_seconds,
-        bottleneck=" and ".join(best.bottlenecks),
+        bottlenecks=best.bottlenecks,
         mean_input_tokens=system.law.mean,
         output_tokens=system.output_tokens,
         cost_usd_per_hour=cost_per_hour(scenario, best),

@@ -63,7 +63,7 @@ def _size(pool: PoolUse) -> str:
 
 
 def _pools(plan: Plan) -> Table:
-    binding = {i for i, p in enumerate(plan.pools) if f"{p.role} at {p.cluster}" in plan.bottleneck}
+    binding = {i for i, p in enumerate(plan.pools) if f"{p.role} at {p.cluster}" in plan.bottlenecks}
     return Table(
         "Pools (instances × GPUs each = GPUs)",
         columns(
@@ -86,7 +86,7 @@ def _pools(plan: Plan) -> Table:
 def _links(plan: Plan) -> list[Table]:
     if not plan.links:
         return []
-    binding = {0} if "link" in plan.bottleneck.split(" and ") else set[int]()
+    binding = {0} if "link" in plan.bottlenecks else set[int]()
     table = Table(
         "Links",
         columns(

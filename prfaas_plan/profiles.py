@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ _FOLDERS: dict[Kind, str] = {
 }
 _ALIASES = re.compile(r"^aliases\s*=\s*\[([^\]]*)\]", re.MULTILINE)
 _ENVIRONMENT = "PRFAAS_PLAN_PROFILES"
+MOST_BYTES = 16 * 2**20
+"""Largest TOML file that is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ def list_profiles(kind: Kind, extra: Sequence[str | Path] = ()) -> dict[str, Pat
 
 def list_toml(folder: Path) -> dict[str, Path]:
     """List the TOML files of a folder by their name without the ending."""
-    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+    return {path.stem: path for path in sorted(folder.glob("*.toml")) if is_file(path)}
 
 
 def find_profile(
@@ -91,12 +94,13 @@ def find_profile(
     """
     if name.endswith((".toml", ".json")) or os.sep in name:
         path = Path(name)
-        if path.is_file():
+        if is_file(path):
             return path
-        raise ProfileNotFoundError(Fault(where, key, f"no such {kind} profile file", name))
+        problem = "is a folder" if path.is_dir() else f"no such {kind} profile file"
+        raise ProfileNotFoundError(Fault(where, key, problem, name))
     for folder in search_folders(kind, extra):
         path = folder / f"{name.lower()}.toml"
-        if path.is_file() and path.parent.samefile(folder):
+        if is_file(path) and path.parent.samefile(folder):
             return path
     known = list_profiles(kind, extra)
     aliases = dict(_aliases(known))
@@ -113,17 +117,41 @@ def _aliases(known: Mapping[str, Path]) -> Iterator[tuple[str, str]]:
             yield alias.lower(), profile_id
 
 
-def load_toml(path: str | Path, error: type[InputError] = ProfileError) -> dict[str, Any]:
-    """Read a TOML file; a file that is missing, unreadable or malformed raises `error` naming it."""
+def is_file(path: str | Path) -> bool:
+    """Say whether a path is a regular file; a name that cannot be one is not."""
     try:
-        raw = Path(path).read_bytes()
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def read_bytes(path: str | Path, error: type[InputError] = InputError, most: int = MOST_BYTES) -> bytes:
+    """Read a regular file of at most `most` bytes.
+
+    Raises `error` naming the file if it is missing, a folder, a pipe, too large or unreadable.
+    """
+    try:
+        status = Path(path).stat()
+        if not stat.S_ISREG(status.st_mode):
+            what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            raise error(Fault(str(path), "", f"is {what}"))
+        if status.st_size > most:
+            raise error(Fault(str(path), "", f"is too large: {status.st_size:,} bytes, at most {most:,} are read"))
+        return Path(path).read_bytes()
+    except ValueError:
+        raise error(Fault(str(path), "", "is no file name")) from None
     except OSError as problem:
         raise error(Fault(str(path), "", problem.strerror or "cannot be read")) from None
+
+
+def load_toml(path: str | Path, error: type[InputError] = ProfileError) -> dict[str, Any]:
+    """Read a TOML file; a file that is missing, unreadable or malformed raises `error` naming it."""
+    raw = read_bytes(path, error)
     try:
         return tomllib.loads(raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8"))
     except UnicodeDecodeError as problem:
         raise error(Fault(str(path), "", f"is not UTF-8 text (byte {problem.start})")) from None
-    except tomllib.TOMLDecodeError as problem:
+    except ValueError as problem:  # also a number of thousands of digits
         raise error(Fault(str(path), "", f"is not valid TOML: {problem}")) from None
     except RecursionError:
         raise error(Fault(str(path), "", "is nested too deeply to be read")) from None

@@ -23,7 +23,7 @@ from prfaas_plan.inventory import (
     read_periods,
 )
 from prfaas_plan.measured import MeasuredProfile, measured_from_mapping
-from prfaas_plan.profiles import list_toml, load_toml, shipped_folder
+from prfaas_plan.profiles import is_file, list_toml, load_toml, shipped_folder
 from prfaas_plan.schema import Reader, part, quantity, read_record, text
 from prfaas_plan.workload import Workload, read_workload
 
@@ -148,7 +148,7 @@ def _find_scenario(name: str) -> Path:
     if name in shipped:
         return shipped[name]
     path = Path(name)
-    if path.is_file():
+    if is_file(path):
         return path
     problem = "no such scenario file, and no shipped scenario of this name"
     raise ScenarioError(Fault("SCENARIO", "", problem, name, nearest(name, shipped)))
@@ -267,7 +267,7 @@ def parse_value(written: str) -> Any:
     """
     try:
         return tomllib.loads(f"value = {written}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError, KeyError):
+    except (ValueError, RecursionError, KeyError):
         return written
 
 
@@ -297,15 +297,10 @@ def set_path(data: dict[str, Any], path: str, value: Any) -> str:
 
 
 def _element(items: list[Any], step: str) -> int:
-    if step.isdigit() and int(step) < len(items):
+    if step.isascii() and step.isdecimal() and int(step) < len(items):
         return int(step)
     names = [str(item["name"]) for item in items if isinstance(item, Mapping) and "name" in item]
     if step in names:
         return next(i for i, item in enumerate(items) if isinstance(item, Mapping) and item.get("name") == step)
     known = names or [str(i) for i in range(len(items))]
     raise KeyError(f"no element {step!r}; there is {', '.join(known) or 'none'}", nearest(step, known))
-
-
-def is_unlimited(rate: float) -> bool:
-    """Say whether a rate is no limit at all."""
-    return math.isinf(rate)

@@ -17,12 +17,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from prfaas_plan.errors import Fault, InputError, ProfileError, UnitError, nearest
-from prfaas_plan.units import parse
+from prfaas_plan.units import is_token_unit, parse
 
 __all__ = ["Reader", "Spec", "flag", "part", "quantity", "read_field", "read_record", "specs", "text"]
 
 R = TypeVar("R")
 _HUGE = 1e21
+MOST_TOKENS = 1e9
+"""Longest length, in tokens, that is taken seriously."""
 _SPECS: dict[type[Any], dict[str, tuple[dataclasses.Field[Any], Spec, Any]]] = {}
 
 
@@ -61,7 +63,8 @@ class Spec:
 
     def allows(self, number: float) -> bool:
         """Say whether a number is finite (where it must be) and within the bounds."""
-        size_is_fine = abs(number) < _HUGE or (self.may_be_infinite and number == math.inf)
+        huge = MOST_TOKENS if is_token_unit(self.unit) else _HUGE
+        size_is_fine = abs(number) <= huge or (self.may_be_infinite and number == math.inf)
         return (
             size_is_fine
             and (self.at_least is None or number >= self.at_least)
@@ -243,7 +246,7 @@ def _read_scalar(hint: Any, spec: Spec, value: object, reader: Reader, key: str)
     try:
         number = _number(spec, value, reader, key)
     except UnitError as error:
-        reader.faults.extend(error.faults)
+        reader.faults.extend(dataclasses.replace(fault, value=value) for fault in error.faults)
         return None
     if number is None or not spec.allows(number):
         reader.fault(key, f"expected {spec.expectation()}", value)

@@ -80,12 +80,14 @@ def is_token_unit(unit: str) -> bool:
     return unit in UNITS and UNITS[unit].dimension == "token"
 
 
-def _unit(symbol: str, where: str, key: str) -> Unit:
+def _unit(symbol: str, to: str, where: str, key: str) -> Unit:
     try:
         return UNITS[symbol]
     except KeyError:
-        fault = Fault(where, key, "unknown unit", symbol, nearest(symbol, UNITS))
-        raise UnitError(fault) from None
+        wanted = UNITS[to].dimension if to in UNITS else ""
+        fitting = [name for name, unit in UNITS.items() if unit.dimension == wanted]
+        problem = f"unknown unit {symbol!r}; expected one of {wanted or 'those known'} [{to}]"
+        raise UnitError(Fault(where, key, problem, symbol, nearest(symbol, fitting))) from None
 
 
 def convert(value: float, unit: str, to: str, *, where: str = "unit", key: str = "") -> float:
@@ -98,7 +100,7 @@ def convert(value: float, unit: str, to: str, *, where: str = "unit", key: str =
     >>> convert(1, "GiB", "MB")
     1073.741824
     """
-    source, target = _unit(unit, where, key), _unit(to, where, key)
+    source, target = _unit(unit, to, where, key), _unit(to, unit, where, key)
     if source.dimension != target.dimension:
         problem = f"a unit of {source.dimension} where one of {target.dimension} [{to}] is expected"
         raise UnitError(Fault(where, key, problem, unit))
