@@ -142,9 +142,10 @@ class ClosedLoop:
 def _population(users: int, think_s: float, service_s: float, servers: int) -> Iterator[float]:
     """Yield the logarithm of the weight of each number of requests in the system."""
     log_weight = 0.0
+    step = math.log(service_s) - math.log(think_s)
     yield log_weight
     for n in range(1, users + 1):
-        log_weight += math.log((users - n + 1) * service_s / (think_s * min(n, servers)))
+        log_weight += step + math.log((users - n + 1) / min(n, servers))
         yield log_weight
 
 
@@ -152,7 +153,7 @@ def closed_loop(users: int, think_s: float, service_s: float, servers: int) -> C
     """Answer the machine-repair model M/M/c//N: N users with a think time [s] share servers of a mean service time [s].
 
     Birth and death: ``p(n) ∝ N!/(N-n)! · (S/Z)^n / Π min(i, c)``; throughput ``Σ min(n, c)·p(n) / S``; response
-    ``N/X - Z``; an arriving user sees the system with N - 1 (Gross and Harris, Queueing Theory, section 2.7).
+    ``N/X - Z`` by Little's law; an arriving user sees the system with N - 1 (Gross and Harris, Queueing Theory, section 2.7).
     Exponential service times; the think time may have any law. Without think time all users are always in the system.
     Raises `InputError`.
 
@@ -173,7 +174,7 @@ def closed_loop(users: int, think_s: float, service_s: float, servers: int) -> C
     share = _shares(users, think_s, service_s, servers)
     busy = sum(min(n, servers) * p for n, p in enumerate(share))
     rate = busy / service_s
-    response = users / rate - think_s
+    response = sum(n * p for n, p in enumerate(share)) / rate
     seen = _shares(users - 1, think_s, service_s, servers)
     return ClosedLoop(users, rate, response, max(0.0, response - service_s), sum(seen[servers:]), busy / servers)
 
