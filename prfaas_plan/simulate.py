@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from prfaas_plan.case import homogeneous_system, look_up, prfaas_system
 from prfaas_plan.catalog import load_model
 from prfaas_plan.checks import Checks
 from prfaas_plan.errors import Fault, InfeasibleError, InputError
-from prfaas_plan.planner import homogeneous_system, look_up, prfaas_system
 from prfaas_plan.routing import best_point, best_split
 from prfaas_plan.scenario import Scenario
 from prfaas_plan.simulation_measures import POOLS, TimeRow, measure, request_times, time_line
@@ -117,6 +117,8 @@ def simulate_point(
     Raises `InputError`.
     """
     settings.check()
+    if settings.transfer == "overlapped" and settings.layers is None:
+        raise InputError(Fault("simulate", "layers", "missing; expected in how many parts a KV cache is sent"))
     run = Run(point, _rate(rps, settings), settings)
     check_pools(point.system, settings)
     replications = 1 if settings.arrivals == "trace" else int(settings.replications)

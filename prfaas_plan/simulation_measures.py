@@ -24,6 +24,7 @@ __all__ = ["LEVELS", "POOLS", "TimeRow", "measure", "request_times", "time_line"
 LEVELS: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 POOLS: Final = ("remote", "local", "decode")
 _ROWS: Final = 100
+_WIDTHS: Final = (0.001, 0.01, 0.1, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ def time_line(engine: Engine, settings: Settings) -> list[TimeRow]:
 
     arrived, first = request_times(engine)
     end = float(np.max(arrived))
-    width = settings.interval_s or max(end, 1e-9) / _ROWS
+    width = settings.interval_s or _round_width(end)
     edges = np.arange(math.ceil(end / width - 1e-9) + 1) * width
     place = np.clip((arrived / width).astype(np.int64), 0, len(edges) - 2)
     order = np.argsort(place, kind="stable")
@@ -212,6 +213,13 @@ def time_line(engine: Engine, settings: Settings) -> list[TimeRow]:
         )
         for k in range(len(sent))
     ]
+
+
+def _round_width(end: float) -> float:
+    """Give the shortest round interval [s] that cuts a run into no more than a hundred rows."""
+    if end <= 0.0:
+        return 1.0
+    return next((w for w in _WIDTHS if end <= w * _ROWS), math.ceil(end / (_WIDTHS[-1] * _ROWS)) * _WIDTHS[-1])
 
 
 def _finite(value: Any) -> float | None:

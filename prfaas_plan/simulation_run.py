@@ -86,7 +86,7 @@ class Run:
             decode_width=system.decode.batch,
             link_bytes_per_s=system.link_bytes_per_s,
             fair=settings.sharing == "fair",
-            layers=int(settings.layers or 1) if settings.transfer == "overlapped" else 0,
+            layers=int(settings.layers or 0) if settings.transfer == "overlapped" else 0,
         )
 
     def _station(self, engine: Engine, cluster: str, role: str) -> Station:

@@ -144,7 +144,7 @@ class Settings:
     """Share of the requests at the start that are left out of every result."""
     confidence: float = 0.95
     interval_s: float | None = None
-    """Width of a row of the time line [s]; ``None`` for a hundredth of the run."""
+    """Width of a row of the time line [s]; ``None`` for a round one that gives no more than a hundred rows."""
     keep_times: bool = False
     """Whether the result keeps the arrival and first-token time of every request."""
 

@@ -201,6 +201,13 @@ class TestResult:
         assert all(0.0 <= float(row["link_load_fraction"]) <= 1.0 + 1e-9 for row in rows)
         assert {row["threshold_tokens"] for row in rows} == {str(float(POINT.threshold or 0))}
 
+    @pytest.mark.parametrize("rate", [0.001, 0.3, 2.0])
+    def test_the_time_line_has_round_intervals(self, rate: float) -> None:
+        rows = simulate(CASE, rate, requests=300, replications=1).time_line
+        assert 20 <= len(rows) <= 101
+        assert rows[1].start_s in {2.0, 10.0, 15.0, 3600.0}
+        assert sum(row.arrivals for row in rows) == 300
+
     def test_the_link_efficiency_is_shown(self) -> None:
         """Of a 100 Gbit/s fabric 87 were measured (kvcache-ai/Mooncake#434): an input, and in the result."""
         scenario = load_scenario("case-study", ["link.0.efficiency=0.87"])
@@ -262,6 +269,11 @@ class TestPolicies:
             assert at == pytest.approx(exact, abs=2e-3)
         assert sample.link_bytes[0] == pytest.approx(law.link_bytes[0], rel=1e-3)
         assert (sample.remote_s[-1], sample.local_s[0], law.local_s[0]) == (0.0, 0.0, 0.0)
+
+    def test_a_cluster_without_instances_is_left_out(self) -> None:
+        found = simulate(load_scenario("case-study", ["cluster.prfaas.instances=0"]), 0.8, requests=300, replications=2)
+        assert found.offloaded_fraction.value == 0.0
+        assert found.stable
 
     def test_a_missing_pool_leaves_no_choice(self) -> None:
         point = operate(replace(POINT.system, local=None).split(0, 8), None)
@@ -349,6 +361,8 @@ class TestTrouble:
     def test_layerwise_transfer_hides_most_of_it(self) -> None:
         with pytest.raises(InputError, match="layers of kimi-linear-1t-paper are not published"):
             simulate(CASE, 1.0, transfer="overlapped")
+        with pytest.raises(InputError, match="layers: missing"):
+            simulate_point(POINT, 1.0, Settings(transfer="overlapped"))
         serial = simulate(CASE, 0.5, requests=2000, replications=2)
         layered = simulate(CASE, 0.5, requests=2000, replications=2, transfer="overlapped", layers=15)
         assert layered.parts_s["transfer"].value == pytest.approx(serial.parts_s["transfer"].value / 15, rel=0.1)
