@@ -153,7 +153,8 @@ def closed_loop(users: int, think_s: float, service_s: float, servers: int) -> C
     """Answer the machine-repair model M/M/c//N: N users with a think time [s] share servers of a mean service time [s].
 
     Birth and death: ``p(n) ∝ N!/(N-n)! · (S/Z)^n / Π min(i, c)``; throughput ``Σ min(n, c)·p(n) / S``; response
-    ``N/X - Z`` by Little's law; an arriving user sees the system with N - 1 (Gross and Harris, Queueing Theory, section 2.7).
+    ``N/X - Z`` by Little's law; an arriving user sees the system with N - 1 (Gross and Harris,
+    Queueing Theory, section 2.7).
     Exponential service times; the think time may have any law. Without think time all users are always in the system.
     Raises `InputError`.
 
