@@ -22,22 +22,36 @@ Progress = Callable[[int, int], Any]
 
 def check_pools(system: System, settings: Settings) -> None:
     """Raise `ScenarioError` where settings speak of pools that a system does not have."""
-    faults = []
-    pools = {(p.cluster, "prefill") for p in (system.remote, system.local) if p and p.instances}
-    pools.add((system.decode.cluster, "decode"))
-    for i, failure in enumerate(settings.failures):
-        if (failure.cluster, failure.role) not in pools:
-            known = ", ".join(sorted(f"{role} at {cluster}" for cluster, role in pools))
-            hint = nearest(failure.cluster, sorted({c for c, _ in pools}))
-            problem = f"no instances {failure.role} there; the plan has {known}"
-            faults.append(Fault("simulate", f"failures.{i}.cluster", problem, failure.cluster, hint))
+    faults = _failures_of_no_pool(system, settings)
     for policy, has, what in (("all-remote", system.has_remote, "remote"), ("all-local", system.has_local, "local")):
         if settings.policy == policy and not has:
             faults.append(Fault("simulate", "policy", f"the plan has no {what} prefill pool", policy))
+    local = system.decode.instances + (system.local.instances if system.local else 0)
+    for i, change in enumerate(settings.role_changes):
+        if change.instances > local:
+            problem = f"the local cluster has {local} instances"
+            faults.append(Fault("simulate", f"role_changes.{i}.instances", problem, change.instances))
     if settings.role_changes and system.local is None:
         faults.append(Fault("simulate", "role_changes", "the local cluster only decodes"))
     if faults:
         raise ScenarioError(faults)
+
+
+def _failures_of_no_pool(system: System, settings: Settings) -> list[Fault]:
+    faults = []
+    pools = {(p.cluster, "prefill"): p.instances for p in (system.remote, system.local) if p and p.instances}
+    pools[(system.decode.cluster, "decode")] = system.decode.instances
+    for i, failure in enumerate(settings.failures):
+        there = pools.get((failure.cluster, failure.role), 0)
+        if not there:
+            known = ", ".join(sorted(f"{role} at {cluster}" for cluster, role in pools))
+            hint = nearest(failure.cluster, sorted({c for c, _ in pools}))
+            problem = f"no instances {failure.role} there; the plan has {known}"
+            faults.append(Fault("simulate", f"failures.{i}.cluster", problem, failure.cluster, hint))
+        elif failure.instances > there and not settings.role_changes:
+            problem = f"the plan has {there} instances there"
+            faults.append(Fault("simulate", f"failures.{i}.instances", problem, failure.instances))
+    return faults
 
 
 @dataclass(slots=True)

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from prfaas_plan.errors import InputError
 from prfaas_plan.latency import unloaded_ttft
@@ -488,6 +490,13 @@ class TestFaults:
         with pytest.raises(InputError, match=r"prefill at local.*did you mean 'prfaas'"):
             simulate(CASE, 1.0, requests=10, failures=[Failure("prfas", "prefill", 1, 0.0, 1.0)])
 
+    def test_more_instances_than_there_are(self) -> None:
+        failure, change = Failure("prfaas", "prefill", 5, 0.0, 1.0), RoleChange(0.0, "decode", 9)
+        with pytest.raises(InputError, match="the plan has 4 instances there"):
+            simulate(CASE, 1.0, requests=10, failures=[failure])
+        with pytest.raises(InputError, match="the local cluster has 8 instances"):
+            simulate(CASE, 1.0, requests=10, role_changes=[change])
+
     def test_a_trace_without_what_is_asked(self) -> None:
         trace = Trace("t.csv", "own", array("i", [10]), array("i"))
         with pytest.raises(InputError) as caught:
@@ -507,3 +516,55 @@ def test_a_heavy_tail_is_simulated_as_it_is() -> None:
     point = small(law=LogNormal(mu=6.0, sigma=1.5), threshold=10_000_000)
     found = simulate_point(point, 0.05, Settings(requests=2000, replications=3))
     assert found.stable
+
+
+spans = st.tuples(st.floats(0.0, 300.0), st.floats(1.0, 200.0)).map(lambda s: (s[0], s[0] + s[1]))
+episodes = st.builds(lambda s, rate: LinkEpisode(*s, rate), spans, st.sampled_from([0.0, 1.0, 20.0, 1000.0]))
+failures = st.builds(
+    lambda where, count, s: Failure(*where, count, *s),
+    st.sampled_from([("prfaas", "prefill"), ("local", "prefill"), ("local", "decode")]),
+    st.integers(1, 3),
+    spans,
+)
+changes = st.builds(RoleChange, st.floats(0.0, 300.0), st.sampled_from(["prefill", "decode"]), st.integers(1, 2))
+combinations = st.builds(
+    Settings,
+    requests=st.just(150),
+    replications=st.just(1),
+    seed=st.integers(0, 99),
+    policy=st.sampled_from(POLICIES),
+    arrivals=st.sampled_from(["poisson", "gamma", "hyperexponential", "closed"]),
+    users=st.just(20),
+    think_s=st.just(10.0),
+    output=st.sampled_from(["constant", "geometric"]),
+    transfer=st.sampled_from(["serial", "overlapped"]),
+    layers=st.just(4),
+    sharing=st.sampled_from(["fifo", "fair"]),
+    episodes=st.lists(episodes, max_size=2).map(tuple),
+    failures=st.lists(failures, max_size=3).map(tuple),
+    role_changes=st.lists(changes, max_size=2).map(tuple),
+    prefix=st.none() | st.builds(PrefixHits, st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0)),
+    warmup_fraction=st.sampled_from([0.0, 0.1, 0.9]),
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(combinations, st.floats(0.1, 5.0))
+def test_everything_together(chosen: Settings, rate: float) -> None:
+    """Requests are served unless a pool is gone for good, in times that make sense, and the result can be written."""
+    found = simulate_point(POINT, rate, chosen)
+    plain = found.to_dict()
+    json.dumps(plain, allow_nan=False)
+    assert sum(row.arrivals for row in found.time_line) == (150 if chosen.arrivals != "closed" else found.requests)
+    assert 0.0 <= found.offloaded_fraction.value <= 1.0
+    for pool in found.pools:
+        assert math.isnan(pool.load_fraction.value) or pool.load_fraction.value >= 0.0
+    if not chosen.role_changes:
+        assert found.unfinished.value == 0.0
+        shortest = POINT.system.remote.seconds(1.0) if POINT.system.remote else 0.0
+        assert found.ttft_s["mean"].value >= shortest - 1e-9
+        assert found.response_s.value >= found.ttft_s["mean"].value - 1e-9
+    if not (chosen.failures or chosen.role_changes):
+        assert all(part.value >= -1e-9 for part in found.parts_s.values())
+        assert sum(part.value for part in found.parts_s.values()) == pytest.approx(found.ttft_s["mean"].value)
+        assert all(-1e-9 <= pool.load_fraction.value <= 1.0 + 1e-9 for pool in found.pools if found.requests > 1)
