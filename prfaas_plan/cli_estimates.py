@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from prfaas_plan.cli_options import FormatOption, OutputOption, ProfilesOption
+from prfaas_plan.cli_options import FormatOption, OutputOption, ProfilesOption, read_counts
 from prfaas_plan.cli_output import Format, Output, emit, emit_text
 
 __all__ = ["calibrate", "estimate", "roofline"]
@@ -45,10 +45,7 @@ def roofline(
     from prfaas_plan.deployment import Deployment
     from prfaas_plan.roofline_report import report_roofline
     from prfaas_plan.roofline_table import roofline as tabulate
-    from prfaas_plan.units import parse, parse_tokens
-
-    def counts(text: str, option: str) -> list[int]:
-        return [parse_tokens(part, where=option) for part in text.split(",")]
+    from prfaas_plan.units import parse
 
     folders = profiles or ()
     deployment = Deployment(
@@ -67,9 +64,9 @@ def roofline(
     )
     table = tabulate(
         deployment,
-        counts(lengths, "--lengths"),
-        counts(batches, "--batches"),
-        counts(contexts, "--contexts"),
+        read_counts(lengths, "--lengths"),
+        read_counts(batches, "--batches"),
+        read_counts(contexts, "--contexts"),
         parse(tpot, "s", where="--tpot"),
     )
     emit("roofline", table.to_dict(), report_roofline(table), Output(form, output))

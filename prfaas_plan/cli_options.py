@@ -9,7 +9,7 @@ import typer
 
 from prfaas_plan.cli_output import Format
 
-__all__ = ["FormatOption", "OutputOption", "ProfilesOption", "ScenarioArgument", "SetOption"]
+__all__ = ["FormatOption", "OutputOption", "ProfilesOption", "ScenarioArgument", "SetOption", "read_counts"]
 
 ScenarioArgument = Annotated[str, typer.Argument(help="A scenario file (TOML) or the name of a shipped scenario.")]
 SetOption = Annotated[
@@ -23,3 +23,26 @@ OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write
 ProfilesOption = Annotated[
     list[Path] | None, typer.Option("--profiles", help="A folder with profiles of your own. Repeatable.")
 ]
+
+
+def read_counts(text: str, option: str) -> list[int]:
+    """Read token counts or batches separated by commas.
+
+    Raises `InputError` with every part that is none.
+
+    >>> read_counts("1k,8Ki", "--lengths")
+    [1000, 8192]
+    """
+    from prfaas_plan.errors import Fault, InputError, UnitError
+    from prfaas_plan.units import parse_tokens
+
+    found: list[int] = []
+    faults: list[Fault] = []
+    for part in text.split(","):
+        try:
+            found.append(parse_tokens(part, where=option))
+        except UnitError as error:
+            faults += error.faults
+    if faults:
+        raise InputError(faults)
+    return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from prfaas_plan.cli_options import FormatOption, OutputOption, ProfilesOption
+from prfaas_plan.cli_options import FormatOption, OutputOption, ProfilesOption, read_counts
 from prfaas_plan.cli_output import Output, emit, emit_text
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ def kv(
     from prfaas_plan.kv_cache import KvOptions
     from prfaas_plan.kv_report import report_kv
     from prfaas_plan.kv_table import kv as tabulate
-    from prfaas_plan.units import parse, parse_tokens
+    from prfaas_plan.units import parse
 
-    wanted = [parse_tokens(text, where="--lengths") for text in lengths.split(",")]
+    wanted = read_counts(lengths, "--lengths")
     options = KvOptions(kv_dtype, engine, state_dtype)
     tables = [
         tabulate(
@@ -49,8 +49,7 @@ def kv(
             wanted,
             options=options,
             tensor_parallel=tp,
-            accelerator=accelerator,
-            gpus=gpus,
+            on=(accelerator, gpus) if accelerator is not None else None,
             memory_bytes=None if memory is None else parse(memory, "B", where="--memory"),
             profiles=profiles or (),
         )

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from prfaas_plan.model import ModelProfile
 from prfaas_plan.scenario import LINK_EFFICIENCY, Link
 from prfaas_plan.services import DecodeService, PrefillService
 from prfaas_plan.throughput import OperatingPoint
@@ -43,6 +44,7 @@ class Line:
 class Provenance:
     """Where the inputs of a plan came from."""
 
+    model: ModelProfile
     kv_notes: tuple[str, ...]
     workload: Workload
     remote_prefill: PrefillService | None
@@ -144,6 +146,10 @@ def notes(point: OperatingPoint, provenance: Provenance, deployment: str) -> tup
     """Say in sentences what was assumed, extrapolated or left out."""
     found = list(provenance.workload.notes)
     system = point.system
+    longest = provenance.model.max_context_tokens
+    beyond = 0.0 if longest is None else system.law.share(longest, math.inf)
+    if longest is not None and beyond > 0.0:
+        found.append(f"{beyond:.1%} of the requests are longer than the model's context of {longest:,} tokens.")
     if point.long_share > 0.0:
         found += [f"KV cache: {note}" for note in provenance.kv_notes]
     how = "the service time at the mean length of a class" if system.at_mean_length else "the mean service time"
@@ -179,7 +185,7 @@ def _decode_notes(cluster: str, service: DecodeService) -> list[str]:
 
 def _extrapolation(point: OperatingPoint, cluster: str, service: PrefillService, *, remote: bool) -> list[str]:
     law = point.system.law
-    cut = point.threshold if point.threshold is not None else (-math.inf if remote else math.inf)
+    cut = point.system.cut(point.threshold)
     low, high = (cut, math.inf) if remote else (-math.inf, cut)
     share = law.share(low, high)
     below = law.share(low, max(low, min(high, service.shortest - 1)))

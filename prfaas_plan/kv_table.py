@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from prfaas_plan.kv_cache import (
 )
 from prfaas_plan.model import ModelProfile
 from prfaas_plan.parameters import active_parameters, total_parameters, weight_bytes
+from prfaas_plan.schema import MOST_TOKENS
 from prfaas_plan.services import PrefillService, prefill_of
 from prfaas_plan.units import GBPS
 
@@ -125,21 +127,21 @@ def kv(
     *,
     options: KvOptions | None = None,
     tensor_parallel: int = 1,
-    accelerator: str | None = None,
-    gpus: int = 8,
+    on: tuple[str, int] | None = None,
     memory_bytes: float | None = None,
     profiles: Sequence[str | Path] = (),
 ) -> KvTable:
     """Tabulate the KV cache of a model [B] by request length [token], with Φ_kv where a prefill time is known.
 
-    With `memory_bytes`, the KV memory of one instance, also how many requests and tokens of each length fit.
+    `on` is an accelerator and the number of them in an instance: prefill times are those measured there, or estimated
+    for it; without it, those of any measurement. With `memory_bytes`, the KV memory of one instance, the table also
+    says how many requests and tokens of each length fit.
+
     Raises `InputError` for an unknown model, accelerator or data type, or a length below one token.
     """
-    bad = [length for length in lengths if length < 1]
-    if bad:
-        raise InputError([Fault("--lengths", "", "expected a length of at least 1 token", x) for x in bad])
+    _check_sizes(lengths, tensor_parallel, on[1] if on else 1, memory_bytes)
     profile = load_model(model, profiles)
-    prefill = prefill_of(profile, accelerator, gpus, profiles)
+    prefill = prefill_of(profile, on, profiles)
     opened = None if profile.kv_points else profile
     return KvTable(
         model=profile.id or model,
@@ -157,6 +159,19 @@ def kv(
         prefill=prefill,
         notes=tuple(_notes(profile, lengths, options, prefill)),
     )
+
+
+def _check_sizes(lengths: Sequence[int], tensor_parallel: int, gpus: int, memory_bytes: float | None) -> None:
+    problem = f"expected a length of at least 1 token and at most {MOST_TOKENS:,.0f}"
+    faults = [Fault("kv", "lengths", problem, x) for x in lengths if not 1 <= x <= MOST_TOKENS]
+    sizes = (("tensor_parallel", tensor_parallel), ("gpus", gpus))
+    faults += [
+        Fault("kv", key, "expected a whole number of 1 to 1,000,000", n) for key, n in sizes if not 1 <= n <= 10**6
+    ]
+    if memory_bytes is not None and not 0.0 < memory_bytes < math.inf:
+        faults.append(Fault("kv", "memory", "expected a size above 0 [B]", memory_bytes))
+    if faults:
+        raise InputError(faults)
 
 
 def _rows(
@@ -196,7 +211,9 @@ def _notes(
     if profile.note:
         notes.append(profile.note)
     if prefill is None:
-        notes.append("No prefill time of this model is known, so no KV throughput: name an accelerator.")
+        notes.append(
+            "No prefill time is known here, so no KV throughput: name an accelerator it is known or modelled on."
+        )
         return notes
     notes.append(f"Prefill times: {prefill.source}.")
     outside = [x for x in lengths if not prefill.shortest <= x <= prefill.longest]

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from prfaas_plan.numerics import Curve, bisect_root
-from prfaas_plan.throughput import OperatingPoint
+from prfaas_plan.throughput import OperatingPoint, System
 
 __all__ = ["FirstToken", "mean_ttft", "unloaded_ttft"]
 
@@ -54,12 +54,22 @@ def mean_ttft(point: OperatingPoint) -> float:
     return sum(law.expect(r.seconds, r.low, r.high) for r in _routes(point))
 
 
+def transfer_seconds(system: System) -> Curve:
+    """Give the time to send the KV cache of a request [s] by its length [token], alone on the link."""
+    return system.kv_bytes.scaled(1.0 / system.link_bytes_per_s) + Curve.polynomial(system.link_delay_s)
+
+
+def first_token_quantile(point: OperatingPoint, q: float) -> float:
+    """Give one quantile of the time to first token [s] of `unloaded_ttft`."""
+    return _quantile(point, _routes(point), q)
+
+
 def _routes(point: OperatingPoint) -> list[_Route]:
     system = point.system
-    cut = point.threshold if point.threshold is not None else (-math.inf if system.has_remote else math.inf)
+    cut = system.cut(point.threshold)
     routes = []
     if system.remote is not None and point.long_share > 0.0:
-        transfer = system.kv_bytes.scaled(1.0 / system.link_bytes_per_s)
+        transfer = transfer_seconds(system)
         routes.append(_Route(system.remote.seconds + transfer, cut, math.inf))
     if system.local is not None and point.long_share < 1.0:
         routes.append(_Route(system.local.seconds, -math.inf, cut))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from prfaas_plan.explanation import Line, Provenance, explain, notes
@@ -36,7 +36,8 @@ class PoolUse:
     accelerator: str
     instances: int
     gpus_per_instance: int
-    capacity_rps: float
+    capacity_rps: float | None
+    """Rate of the pool's own class of requests; ``None`` where it has none."""
     load_fraction: float
 
     @property
@@ -53,7 +54,7 @@ class PoolUse:
             "instances": self.instances,
             "gpus_per_instance": self.gpus_per_instance,
             "gpus": self.gpus,
-            "capacity_rps": _number(self.capacity_rps),
+            "capacity_rps": None if self.capacity_rps is None else _number(self.capacity_rps),
             "load_fraction": self.load_fraction,
             "idle_fraction": 1.0 - self.load_fraction,
         }
@@ -242,6 +243,8 @@ class EqualCost:
     instances: int
     lambda_max_rps: float
     gain_fraction: float
+    left_over_usd_per_hour: float
+    """Money that does not make a whole instance."""
     fleet: Plan
 
     def to_dict(self) -> dict[str, Any]:
@@ -251,6 +254,7 @@ class EqualCost:
             "instances": self.instances,
             "lambda_max_rps": self.lambda_max_rps,
             "gain_fraction": self.gain_fraction,
+            "left_over_usd_per_hour": self.left_over_usd_per_hour,
             "pools": [pool.to_dict() for pool in self.fleet.pools],
             "cost_usd_per_hour": self.fleet.cost_usd_per_hour,
         }
@@ -261,25 +265,31 @@ class Comparison(Tabular):
     """Deployments side by side; ratios are to the homogeneous one."""
 
     deployments: tuple[Plan, ...]
-    homogeneous: Plan
+    homogeneous: Plan | None
     equal_cost: EqualCost | None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Deployments that can serve nothing, and why."""
+    left_over_gpus: int = 0
+    """GPUs of the plan that do not make a whole instance of the homogeneous fleet."""
 
     def __repr__(self) -> str:
         rates = ", ".join(f"{p.deployment} {show(p.lambda_max_rps, 'req/s', 4)}" for p in self.deployments)
-        return f"<Comparison {self.homogeneous.scenario}: {rates}>"
+        return f"<Comparison {self.deployments[0].scenario}: {rates}>"
 
-    def ratio(self, plan: Plan) -> float:
-        """Throughput of a deployment over that of the homogeneous one."""
-        return plan.lambda_max_rps / self.homogeneous.lambda_max_rps
+    def ratio(self, plan: Plan) -> float | None:
+        """Throughput of a deployment over that of the homogeneous one; ``None`` where that can serve nothing."""
+        return plan.lambda_max_rps / self.homogeneous.lambda_max_rps if self.homogeneous else None
 
     def to_dict(self) -> dict[str, Any]:
         """Give the comparison under the keys of the interface."""
         return {
-            "scenario": self.homogeneous.scenario,
+            "scenario": self.deployments[0].scenario,
             "deployments": [
                 {"name": p.deployment, **p.to_dict(), "ratio_to_homogeneous": self.ratio(p)} for p in self.deployments
             ],
             "equal_cost": self.equal_cost.to_dict() if self.equal_cost else None,
+            "left_out": dict(self.left_out),
+            "left_over_gpus": self.left_over_gpus,
         }
 
 
@@ -325,11 +335,10 @@ def _pools(point: OperatingPoint) -> tuple[PoolUse, ...]:
     pools = []
     if system.remote is not None:
         load = rate * point.long_share / point.prfaas_compute_rate if point.prfaas_compute_rate else 0.0
-        capacity = point.prfaas_compute_rate or 0.0
-        pools.append((system.remote, "prefill", capacity, load))
-    if system.local is not None:
+        pools.append((system.remote, "prefill", point.prfaas_compute_rate, load))
+    if system.local is not None and system.local.instances > 0:
         load = rate * (1.0 - point.long_share) / point.local_prefill_rate if point.local_prefill_rate else 0.0
-        pools.append((system.local, "prefill", point.local_prefill_rate or 0.0, load))
+        pools.append((system.local, "prefill", point.local_prefill_rate, load))
     decode_load = 0.0 if math.isinf(point.decode_rate) else rate / point.decode_rate
     rows = [
         PoolUse(p.cluster, role, p.accelerator, p.instances, p.gpus_per_instance, capacity, load)
@@ -352,15 +361,24 @@ def _links(point: OperatingPoint, provenance: Provenance) -> tuple[LinkUse, ...]
 
 
 def cost_per_hour(scenario: Scenario, point: OperatingPoint) -> float | None:
-    """Give the price of all instances [USD/h]; ``None`` unless every pool has one."""
+    """Give the cost of an hour at the largest rate [USD/h]: every instance, and the link with what it carries.
+
+    ``None`` where a cluster has no price.
+    """
     total = 0.0
     for pool in (point.system.remote, point.system.local, point.system.decode):
         if pool is None:
             continue
-        price = scenario.cluster_named(pool.cluster).price_usd_per_gpu_hour
+        price = scenario.cluster_named(pool.cluster).usd_per_instance_hour
         if price is None:
             return None
-        total += pool.instances * pool.gpus_per_instance * price
+        total += pool.instances * price
+    remote = point.system.remote
+    link = scenario.link_between(remote.cluster, point.system.decode.cluster) if remote else None
+    if link is not None:
+        gb_per_hour = point.link_used_bytes_per_s * 3600.0 / 1e9
+        total += link.usd_per_port_hour + gb_per_hour * (link.usd_per_gb or 0.0)
+        total += link.usd_per_gbps_hour * (link.bandwidth_gbps if math.isfinite(link.bandwidth_gbps) else 0.0)
     return total
 
 

@@ -169,30 +169,45 @@ def _flat(plan: Plan) -> dict[str, Any]:
 
 def report_comparison(comparison: Comparison) -> Document:
     """Lay out deployments side by side."""
-    best = comparison.deployments[0]
-    headline = [
-        f"{best.deployment} serves {show(best.lambda_max_rps, 'req/s')}, "
-        f"{comparison.ratio(best):.2f} times the homogeneous fleet of as many GPUs."
-    ]
-    equal = comparison.equal_cost
-    if equal is not None:
-        headline.append(
-            f"A homogeneous fleet of equal cost (price ratio {equal.price_ratio:.2f}) has {equal.instances} instances "
-            f"and serves {show(equal.lambda_max_rps, 'req/s')}: the plan gains {equal.gain_fraction:+.1%}."
-        )
     plans = list(comparison.deployments)
     flat = [{**_flat(p), "ratio_to_homogeneous": comparison.ratio(p)} for p in plans]
     keys = list(dict.fromkeys(key for row in flat for key in row))
-    notes = dict.fromkeys(note for p in plans for note in p.notes)
-    if equal is None:
-        notes["Give price_usd_per_gpu_hour of both clusters to see the homogeneous fleet of equal cost."] = None
     return Document(
-        title=f"{best.scenario}: deployments side by side",
-        headline=tuple(headline),
+        title=f"{plans[0].scenario}: deployments side by side",
+        headline=tuple(_comparison_headline(comparison)),
         tables=(_side_by_side(comparison), _sizes(plans), _latency(plans)),
-        notes=tuple(notes),
+        notes=tuple(_comparison_notes(comparison)),
         rows=tuple({key: row.get(key) for key in keys} for row in flat),
     )
+
+
+def _comparison_headline(comparison: Comparison) -> list[str]:
+    best = comparison.deployments[0]
+    ratio = comparison.ratio(best)
+    against = f", {ratio:.2f} times the homogeneous fleet of as many GPUs" if ratio is not None else ""
+    lines = [f"{best.deployment} serves {show(best.lambda_max_rps, 'req/s')}{against}."]
+    equal = comparison.equal_cost
+    if equal is not None:
+        over = equal.left_over_usd_per_hour
+        rest = f" ({show(over, 'USD/h')} are left over)" if over > 0.005 * (best.cost_usd_per_hour or 1.0) else ""
+        lines.append(
+            f"A homogeneous fleet of equal cost (price ratio {equal.price_ratio:.2f}) has {equal.instances} "
+            f"instances{rest} and serves {show(equal.lambda_max_rps, 'req/s')}: "
+            f"the plan gains {equal.gain_fraction:+.1%}."
+        )
+    return lines
+
+
+def _comparison_notes(comparison: Comparison) -> list[str]:
+    plans = comparison.deployments
+    common = [note for note in plans[0].notes if all(note in p.notes for p in plans)]
+    own = [f"{p.deployment}: {note}" for p in plans for note in p.notes if note not in common]
+    notes = [*common, *own, *(f"{name} is left out: {why}." for name, why in comparison.left_out.items())]
+    if comparison.left_over_gpus:
+        notes.append(f"{comparison.left_over_gpus} GPUs do not make a whole instance of the homogeneous fleet.")
+    if comparison.equal_cost is None and plans[0].cost_usd_per_hour is None:
+        notes.append("Give the prices of both clusters to see the homogeneous fleet of equal cost.")
+    return notes
 
 
 def _side_by_side(comparison: Comparison) -> Table:

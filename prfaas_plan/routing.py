@@ -112,5 +112,5 @@ def _prefill_has_room(system: System, prefill: int, instances: int) -> bool:
 def _prefill_limit(point: OperatingPoint) -> float:
     """Rate of all requests [req/s] that prefill and link allow."""
     own = point.system
-    cut = point.threshold if point.threshold is not None else (-math.inf if own.has_remote else math.inf)
+    cut = own.cut(point.threshold)
     return min(remote_limit(own, cut), local_limit(own, cut))

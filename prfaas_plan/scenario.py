@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -80,6 +79,8 @@ class Scenario:
     period: tuple[Period, ...] = ()
     measured: tuple[MeasuredProfile, ...] = ()
     where: str = ""
+    overridden: tuple[str, ...] = ()
+    """Dotted paths of the keys that were overridden."""
 
     def cluster_named(self, name: str) -> Cluster:
         """Find a cluster by name."""
@@ -120,6 +121,15 @@ class Scenario:
         """Find the link between two clusters, if there is one."""
         ends = (origin, destination)
         return next((x for x in self.link if (x.origin, x.destination) == ends), None)
+
+    def place(self, key: str) -> str:
+        """Where a key was given: ``--set`` where it was overridden, else the scenario's file."""
+        given = any(key == path or key.startswith(path + ".") for path in self.overridden)
+        return "--set" if given else self.where or "scenario"
+
+    def fault(self, key: str, problem: str, value: object = None) -> Fault:
+        """Make a fault of one key."""
+        return Fault(self.place(key), key, problem, value)
 
     @property
     def folder(self) -> Path:
@@ -183,7 +193,7 @@ def scenario_from_mapping(data: Mapping[str, Any], where: str = "", overridden: 
     reader.finish(ScenarioError)
     if scenario is None:
         raise ScenarioError(Fault(reader.where, "", "cannot be read as a scenario"))
-    return replace(scenario, workload=workload, measured=measured, where=where)
+    return replace(scenario, workload=workload, measured=measured, where=where, overridden=tuple(overridden))
 
 
 def _read_measured(tables: object, reader: Reader) -> Iterator[MeasuredProfile]:

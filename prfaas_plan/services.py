@@ -66,8 +66,8 @@ class Services:
 
         Raises `ProfileNotFoundError` with the nearest name for an unknown one.
         """
-        key = f"cluster.{cluster.name}.accelerator"
-        return find_profile("hardware", cluster.accelerator, self.folders, self._where, key).stem
+        key = f"cluster.{self.scenario.cluster.index(cluster)}.accelerator"
+        return find_profile("hardware", cluster.accelerator, self.folders, self.scenario.place(key), key).stem
 
     def prefill(self, cluster: Cluster) -> PrefillService:
         """Give the prefill time of a cluster's instances.
@@ -125,27 +125,47 @@ class Services:
                 [Fault(self._where, f"{path}.{f.key}", f.problem, f.value, f.suggestion) for f in error.faults]
             ) from None
 
+    def unused_measurements(self) -> list[Fault]:
+        """List the scenario's own ``[[measured]]`` tables that no cluster takes: a name or a size is mistaken."""
+        used = {id(profile) for cluster in self.scenario.cluster for profile in self._own(cluster)}
+        problem = (
+            f"no cluster has this model, accelerator and number of GPUs; the scenario's model is {self.model.id!r}"
+        )
+        return [
+            self.scenario.fault(f"measured.{index}", problem, f"{p.model} on {p.gpus_per_instance}×{p.accelerator}")
+            for index, p in enumerate(self.scenario.measured)
+            if id(p) not in used
+        ]
+
+    def _own(self, cluster: Cluster) -> Iterable[MeasuredProfile]:
+        """Give the scenario's own measurements of a cluster's instances."""
+        accelerator = self.accelerator_id(cluster)
+        for profile in self.scenario.measured:
+            part = find_profile("hardware", profile.accelerator, self.folders, self._where, "measured").stem
+            if profile.model in self._models and part == accelerator and _same_instance(profile, cluster):
+                yield profile
+
+    @property
+    def _models(self) -> set[str]:
+        return {self.scenario.model, self.model.id, *self.model.aliases}
+
     def _profiles(self, cluster: Cluster) -> Iterable[MeasuredProfile]:
         accelerator = self.accelerator_id(cluster)
-        names = {self.scenario.model, self.model.id, *self.model.aliases}
-        for profile in self.scenario.measured:
-            same_part = find_profile("hardware", profile.accelerator, self.folders, self._where, "measured").stem
-            if profile.model in names and same_part == accelerator and _same_instance(profile, cluster):
-                yield profile
+        yield from self._own(cluster)
         if cluster.measured:
-            yield self._named(cluster, cluster.measured, accelerator, names)
+            yield self._named(cluster, cluster.measured, accelerator)
         found = find_measured(self.model.id, accelerator, cluster.gpus_per_instance, self.folders)
         if found is not None:
             yield found
 
-    def _named(self, cluster: Cluster, name: str, accelerator: str, models: set[str]) -> MeasuredProfile:
+    def _named(self, cluster: Cluster, name: str, accelerator: str) -> MeasuredProfile:
         """Load the measured profile a cluster names; a path is relative to the scenario's folder."""
         key = f"cluster.{cluster.name}.measured"
         beside = self.scenario.folder / name
         profile = load_measured(str(beside) if beside.is_file() else name, self.folders, where=self._where, key=key)
         part = find_profile("hardware", profile.accelerator, self.folders, profile.where, "accelerator").stem
         expected = (
-            ("model", profile.model, profile.model in models, self.model.id),
+            ("model", profile.model, profile.model in self._models, self.model.id),
             ("accelerator", profile.accelerator, part == accelerator, accelerator),
             (
                 "GPUs an instance",
@@ -247,24 +267,24 @@ def _roofline_source(deployment: Deployment) -> str:
     return f"roofline of {d.model.id} on {d.gpus}×{d.hardware.id} ({ways})"
 
 
-def prefill_of(model: ModelProfile, accelerator: str | None, gpus: int, folders: Folders = ()) -> PrefillService | None:
-    """Give the prefill time of a model on an instance of `gpus` accelerators, or on whichever it was measured.
+def prefill_of(model: ModelProfile, on: tuple[str, int] | None, folders: Folders = ()) -> PrefillService | None:
+    """Give the prefill time of a model on an accelerator and a number of them, or on whichever it was measured.
 
     A named accelerator without a measurement gets the roofline's estimate. Returns ``None`` where nothing is known.
     Raises `ProfileNotFoundError` for an unknown accelerator.
     """
-    if accelerator is None:
+    if on is None:
         found = next((p for p in measured_profiles(model.id, folders) if p.prefill), None)
         return _measured_prefill(found) if found else None
-    part = find_profile("hardware", accelerator, folders, "--accelerator").stem
-    found = find_measured(model.id, part, gpus, folders)
+    part = find_profile("hardware", on[0], folders, "accelerator").stem
+    found = find_measured(model.id, part, on[1], folders)
     if found is not None and found.prefill:
         return _measured_prefill(found)
     if model.kv_points:
         return None
     from prfaas_plan.deployment import Deployment
 
-    return roofline_prefill(Deployment(model, load_hardware(part, folders), gpus))
+    return roofline_prefill(Deployment(model, load_hardware(part, folders), on[1]))
 
 
 def _measured_prefill(profile: MeasuredProfile) -> PrefillService:

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from prfaas_plan.case import Case, operating_points, planned_system
 from prfaas_plan.errors import PlanError, ProfileNotFoundError
 from prfaas_plan.latency import mean_ttft
 from prfaas_plan.laws import LogNormal
 from prfaas_plan.plan_record import Plan, cost_per_hour
-from prfaas_plan.planner import Case, operating_points, plan, planned_system
+from prfaas_plan.planner import plan
 from prfaas_plan.routing import prefill_rate, remote_has_room, threshold_grid
 from prfaas_plan.sweep_inputs import Inputs
 from prfaas_plan.throughput import OperatingPoint, System, decode_limit, operate

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prfaas_plan.case import Case, planned_system
 from prfaas_plan.errors import PlanError, ProfileNotFoundError
-from prfaas_plan.planner import Case, planned_system
 from prfaas_plan.sweep_cases import METRICS, exact_rows
 from prfaas_plan.sweep_inputs import Inputs
 from prfaas_plan.throughput import System

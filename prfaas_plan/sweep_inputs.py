@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from prfaas_plan.as_mapping import workload_mapping
+from prfaas_plan.case import Case, look_up
 from prfaas_plan.errors import Fault, InputError, PlanError, ScenarioError
 from prfaas_plan.inventory import Cluster, Link
-from prfaas_plan.planner import Case, look_up
 from prfaas_plan.scenario import Scenario, set_path
 from prfaas_plan.schema import Reader, read_field
 from prfaas_plan.vary import Axis, Design

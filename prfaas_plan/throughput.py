@@ -52,6 +52,14 @@ class System:
     local: PrefillPool | None
     decode: DecodePool
     at_mean_length: bool = False
+    link_delay_s: float = 0.0
+    """Time a byte takes to cross the link [s], half its round trip."""
+
+    def cut(self, threshold: int | None) -> float:
+        """Length above which requests prefill remotely; without a threshold, all or none of them do."""
+        if threshold is not None:
+            return float(threshold)
+        return -math.inf if self.has_remote else math.inf
 
     def split(self, prefill_instances: int, decode_instances: int) -> System:
         """Give the same system with other numbers of local prefill and decode instances."""
@@ -98,10 +106,9 @@ class OperatingPoint:
     @property
     def link_used_bytes_per_s(self) -> float:
         """KV bytes that cross the link each second [B/s] at the largest rate."""
-        low = -math.inf if self.threshold is None else self.threshold
         if not self.long_share:
             return 0.0
-        return self.max_rate * self.system.law.expect(self.system.kv_bytes, low)
+        return self.max_rate * self.system.law.expect(self.system.kv_bytes, self.system.cut(self.threshold))
 
 
 def rate_over_share(resource: float, need: Curve, law: LengthLaw, low: float, high: float, at_mean: bool) -> float:
@@ -168,7 +175,7 @@ def operate(system: System, threshold: int | None) -> OperatingPoint:
 
     Λ_max = min(Θ_prfaas/p, Θ_pd-p/(1 − p), Θ_pd-d) (equation 6).
     """
-    cut = threshold if threshold is not None else (-math.inf if system.has_remote else math.inf)
+    cut = system.cut(threshold)
     share, first, _ = system.law.moments(cut, math.inf)
     compute, link, local = _remote_compute(system, cut), _remote_link(system, cut), local_limit(system, cut)
     limits = {

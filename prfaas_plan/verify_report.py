@@ -24,6 +24,10 @@ def report_verification(result: Verification) -> Document:
     )
 
 
+def _plain(value: float) -> float | int:
+    return round(value) if value == round(value) else value
+
+
 def _group(check: Check) -> str:
     return "Model cards" if check.source.startswith("model card") else check.source
 
@@ -47,7 +51,7 @@ def _table(source: str, checks: list[Check]) -> Table:
             [
                 f"{c.quantity} [{c.unit}]" if c.unit not in ("1", "token", "s") else c.quantity,
                 c.published,
-                c.computed,
+                _plain(c.computed),
                 c.relative_error,
                 c.tolerance,
                 "yes" if c.ok else "NO",

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from prfaas_plan.case import Case, look_up, operating_points, planned_system
 from prfaas_plan.errors import PlanError
 from prfaas_plan.plan_record import Comparison, Plan
-from prfaas_plan.planner import Case, compare, look_up, operating_points, plan, planned_system
+from prfaas_plan.planner import compare, plan
 from prfaas_plan.scenario import Scenario
 from prfaas_plan.sweep_record import Tornado
 from prfaas_plan.throughput import OperatingPoint, System, operate
 from prfaas_plan.units import GBPS
 from prfaas_plan.whatif import tornado
 
-__all__ = ["BandwidthRow", "KvRate", "SplitRow", "ThresholdRow", "WhatIf", "what_if"]
+__all__ = ["BandwidthRow", "KvRate", "SplitRow", "ThresholdRow", "WhatIf", "Worth", "what_if"]
 
 Folders = Sequence[str | Path]
 
@@ -65,6 +66,14 @@ class KvRate:
 
 
 @dataclass(frozen=True, slots=True)
+class Worth:
+    """The best rate with a little more of one thing."""
+
+    what: str
+    lambda_max_rps: float
+
+
+@dataclass(frozen=True, slots=True)
 class WhatIf:
     """A plan with everything a report shows beside it."""
 
@@ -79,6 +88,8 @@ class WhatIf:
     bandwidths: tuple[BandwidthRow, ...]
     kv_rates: tuple[KvRate, ...]
     tornado: Tornado
+    worth: tuple[Worth, ...]
+    profiles: tuple[str | Path, ...] = ()
 
 
 def what_if(scenario: Scenario, *, profiles: Folders = ()) -> WhatIf:
@@ -103,6 +114,8 @@ def what_if(scenario: Scenario, *, profiles: Folders = ()) -> WhatIf:
         bandwidths=tuple(_bandwidths(case)),
         kv_rates=tuple(_kv_rates(case)),
         tornado=tornado(scenario, profiles=profiles),
+        worth=tuple(_worth(case)),
+        profiles=tuple(profiles),
     )
 
 
@@ -169,6 +182,19 @@ def _bandwidths(case: Case) -> list[BandwidthRow]:
         used = point.link_used_bytes_per_s / GBPS
         found.append(BandwidthRow(gbps, point.max_rate, point.threshold, used))
     return found
+
+
+def _worth(case: Case) -> Iterator[Worth]:
+    """Plan anew with one instance more at either site, and with a tenth more bandwidth."""
+    if case.remote is not None:
+        more = replace(case, remote=replace(case.remote, instances=case.remote.instances + 1))
+        yield Worth(f"remote instance ({case.remote.name})", operating_points(more)[0].max_rate)
+    more = replace(case, local=replace(case.local, instances=case.local.instances + 1))
+    yield Worth(f"local instance ({case.local.name})", operating_points(more)[0].max_rate)
+    if case.link is not None and math.isfinite(case.link.bandwidth_gbps):
+        tenth = 0.1 * case.link.bandwidth_gbps
+        more = replace(case, link=replace(case.link, bandwidth_gbps=case.link.bandwidth_gbps + tenth))
+        yield Worth(f"{tenth:g} Gbit/s of bandwidth", operating_points(more)[0].max_rate)
 
 
 def _kv_rates(case: Case) -> list[KvRate]:

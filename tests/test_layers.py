@@ -44,7 +44,7 @@ LAYERS: list[set[str]] = [
     {"simulation_engine"},
     {"simulation_measures", "simulation_requests"},
     {"simulation_result", "simulation_run"},
-    {"explanation"},
+    {"explanation", "case", "loaded"},
     {"plan_record"},
     {"fleet_case"},
     {"fleet_sheet", "fleet_inputs"},

@@ -171,7 +171,8 @@ def test_a_promise_no_batch_can_keep_is_infeasible() -> None:
     [
         ({"cluster": [QWEN["cluster"][1]], "link": []}, "no cluster prefills"),
         ({"link": []}, "no link from 'pre' to 'dec'"),
-        ({"measured": []}, "no profile has"),
+        ({"measured": [{**QWEN["measured"][0], "model": "qwen3-8b"}]}, "no cluster has this model"),
+        ({"model": "kimi-linear-1t-paper", "kv": {}, "measured": []}, "no profile has"),
         ({"model": "qwen3-32"}, "qwen3-32b"),
         ({"cluster": [QWEN["cluster"][0], QWEN["cluster"][0]]}, "two clusters have this name"),
     ],

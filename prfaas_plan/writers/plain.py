@@ -62,6 +62,8 @@ def _csv_cell(value: Any) -> Any:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return _csv_cell("; ".join(map(str, value)))
     return spreadsheet_text(printable(value)) if isinstance(value, str) else value
 
 
