@@ -56,7 +56,7 @@ def workload_mapping(workload: Workload) -> dict[str, Any]:
     table: dict[str, Any] = {"input_tokens": law_mapping(workload.law), "output_tokens": workload.output_tokens}
     if workload.rate_rps is not None:
         table["rate_rps"] = workload.rate_rps
-    return {**table, "description": workload.description}
+    return {**table, "arrival_cv": workload.arrival_cv, "description": workload.description}
 
 
 def mapping_of(scenario: Any) -> dict[str, Any]:

@@ -30,6 +30,9 @@ class Slo:
     tokens_per_second: float | None = quantity("token/s", "output speed of one request", above=0, default=None)
     tpot_s: float | None = quantity("s", "time per output token", symbol="T_decode", above=0, default=None)
     ttft_s: float | None = quantity("s", "time to first token", symbol="TTFT", above=0, default=None)
+    ttft_p90_s: float | None = quantity(
+        "s", "time to first token that 90 % of the requests keep under load", above=0, default=None
+    )
     ttft_percentile: float = quantity(
         "%", "share of the requests that must meet the time to first token", above=0, at_most=100, default=100.0
     )

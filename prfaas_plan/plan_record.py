@@ -9,6 +9,7 @@ from typing import Any
 
 from prfaas_plan.explanation import Line, Provenance, explain, notes
 from prfaas_plan.latency import FirstToken, unloaded_ttft
+from prfaas_plan.loaded import Loaded
 from prfaas_plan.scenario import AT_MEAN_LENGTH, MEAN_SERVICE_TIME, Scenario
 from prfaas_plan.tabular import Tabular
 from prfaas_plan.throughput import OperatingPoint
@@ -177,6 +178,10 @@ class Plan(Tabular):
     alternatives: tuple[Alternative, ...]
     explain: tuple[Line, ...]
     notes: tuple[str, ...]
+    loaded: Loaded | None = None
+    """Time to first token when requests queue, at the load or rate the scenario states."""
+    within_ttft: Loaded | None = None
+    """The same at the largest rate that keeps the scenario's ``slo.ttft_p90_s``."""
 
     def __repr__(self) -> str:
         threshold = "" if self.threshold_tokens is None else f", threshold {show(self.threshold_tokens, 'token')}"
@@ -222,6 +227,8 @@ class Plan(Tabular):
             "links": [link.to_dict() for link in self.links],
             "gpus": self.gpus,
             "ttft_s": self.ttft_s.to_dict(),
+            "loaded": self.loaded.to_dict() if self.loaded else None,
+            "within_ttft": self.within_ttft.to_dict() if self.within_ttft else None,
             "tpot_s": self.tpot_s,
             "bottleneck": self.bottleneck,
             "cost_usd_per_hour": self.cost_usd_per_hour,

@@ -6,7 +6,7 @@ from typing import Any
 
 from prfaas_plan.explanation import Line
 from prfaas_plan.plan_record import Comparison, Plan, PoolUse
-from prfaas_plan.report import Column, Document, Table, columns, flatten, rows
+from prfaas_plan.report import Cell, Column, Document, Table, columns, flatten, rows
 from prfaas_plan.units import show
 
 __all__ = ["report_comparison", "report_plan"]
@@ -37,6 +37,11 @@ def _headline(plan: Plan) -> list[str]:
         lines.append(
             f"Estimated times put it between {show(low, 'req/s')} and {show(high, 'req/s')} (all of them at one end "
             "of their 80 % intervals)."
+        )
+    if plan.within_ttft is not None:
+        lines.append(
+            f"Within the promised TTFT (p90 {show(plan.within_ttft.ttft_s.p90, 's')}) it serves up to "
+            f"{show(plan.within_ttft.rate_rps, 'req/s')}, {plan.within_ttft.load_fraction:.0%} of that."
         )
     if plan.threshold_tokens is not None:
         lines.append(
@@ -106,8 +111,17 @@ def _links(plan: Plan) -> list[Table]:
 
 
 def _latency(plans: list[Plan]) -> Table:
+    idle: list[list[Cell]] = [
+        [p.deployment, p.ttft_s.mean, p.ttft_s.p50, p.ttft_s.p90, p.ttft_s.p99, p.tpot_s * 1e3] for p in plans
+    ]
+    loaded = [(p, x) for p in plans for x in (p.loaded, p.within_ttft) if x is not None]
+    busy: list[list[Cell]] = [
+        [f"{p.deployment} at {x.load_fraction:.0%} load", t.mean, t.p50, t.p90, t.p99, p.tpot_s * 1e3]
+        for p, x in loaded
+        for t in [x.ttft_s]
+    ]
     return Table(
-        "Latency of idle machines (no queueing)",
+        "Latency of idle machines, and with queues" if busy else "Latency of idle machines (no queueing)",
         columns(
             "deployment",
             Column("TTFT mean", "s"),
@@ -116,7 +130,7 @@ def _latency(plans: list[Plan]) -> Table:
             Column("p99", "s"),
             Column("TPOT", "ms"),
         ),
-        rows([p.deployment, p.ttft_s.mean, p.ttft_s.p50, p.ttft_s.p90, p.ttft_s.p99, p.tpot_s * 1e3] for p in plans),
+        rows([*idle, *busy]),
     )
 
 

@@ -19,6 +19,7 @@ from prfaas_plan.case import (
 from prfaas_plan.errors import InfeasibleError
 from prfaas_plan.explanation import Provenance
 from prfaas_plan.kv_cache import describe_options
+from prfaas_plan.loaded import Loaded
 from prfaas_plan.plan_record import Comparison, EqualCost, Plan, build_plan
 from prfaas_plan.scenario import Scenario
 from prfaas_plan.services import PrefillService
@@ -70,7 +71,49 @@ def _try_plan(case: Case, name: str, system: tuple[System, int], left_out: dict[
 def _best_plan(case: Case, name: str, system: System, instances: int) -> Plan:
     points = points_of(system, instances)
     other = points_of(replace(system, at_mean_length=not system.at_mean_length), instances)[0]
-    return build_plan(case.scenario, name, points, other, _provenance(case), _interval(case, points[0]))
+    points, within = _within_target(case, points)
+    found = build_plan(case.scenario, name, points, other, _provenance(case), _interval(case, points[0]))
+    loaded = _loaded(case, points[0])
+    notes = (*found.notes, *_queue_notes(case, within, loaded))
+    return replace(found, within_ttft=within, loaded=loaded, notes=notes)
+
+
+def _queue_notes(case: Case, within: Loaded | None, loaded: Loaded | None) -> list[str]:
+    latencies = [x for x in (within, loaded) if x is not None]
+    stated = case.workload.rate_rps
+    found = []
+    if latencies:
+        found.append(
+            "Under load each prefill pool queues on its own; the gaps between requests vary by "
+            f"{case.workload.arrival_cv:g} (1 is Poisson; workload.arrival_cv), and waiting for the link or for decode is not counted."
+        )
+    found += [f"Under load: {limit}." for x in latencies for limit in x.limits]
+    if stated is not None and case.scenario.load is None and loaded is None:
+        found.append(f"The stated {stated:g} req/s is more than this deployment can serve.")
+    return found
+
+
+def _within_target(case: Case, points: list[OperatingPoint]) -> tuple[list[OperatingPoint], Loaded | None]:
+    """Put the split and threshold first that serve most within the promised time to first token, if one is promised."""
+    promised = case.scenario.slo.ttft_p90_s
+    if promised is None:
+        return points, None
+    from prfaas_plan.loaded import Target, best_for_target, loaded_ttft
+
+    variation = case.workload.arrival_cv
+    best, rate = best_for_target(points, Target(promised), variation)
+    return [best, *(p for p in points if p.system != best.system)], loaded_ttft(best, rate, variation)
+
+
+def _loaded(case: Case, best: OperatingPoint) -> Loaded | None:
+    """Latency at the load the scenario states, or at the rate its workload does, where the plan can serve that."""
+    load, stated = case.scenario.load, case.workload.rate_rps
+    rate = stated if load is None else load * best.max_rate
+    if rate is None or rate >= best.max_rate:
+        return None
+    from prfaas_plan.loaded import loaded_ttft
+
+    return loaded_ttft(best, rate, case.workload.arrival_cv)
 
 
 def _interval(case: Case, best: OperatingPoint) -> tuple[float, float] | None:

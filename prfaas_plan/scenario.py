@@ -71,6 +71,9 @@ class Scenario:
     cluster: tuple[Cluster, ...] = part("clusters", default=())
     link: tuple[Link, ...] = part("links between clusters", default=())
     objective: str = text("what the fleet is planned for", choices=OBJECTIVES, default=OBJECTIVES[0])
+    load: float | None = quantity(
+        "fraction", "share of the largest rate at which latency is given too", above=0, at_most=0.999, default=None
+    )
     budget_usd_per_hour: float | None = quantity("USD/h", "most the fleet may cost", at_least=0, default=None)
     power_cap_w: float | None = quantity("W", "most the fleet may draw", at_least=0, default=None)
     switching_cost: float = quantity("USD", "cost of one instance changing its role", at_least=0, default=0.0)

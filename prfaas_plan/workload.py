@@ -44,6 +44,8 @@ class Workload:
     description: str = ""
     notes: tuple[str, ...] = ()
     """What a reader of the plan should know: rows of a trace that were dropped, how its lengths were taken."""
+    arrival_cv: float = 1.0
+    """Coefficient of variation of the gaps between requests [1]; 1 is Poisson."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,9 @@ class WorkloadTable:
 
     output_tokens: float | None = quantity("token", "mean output length", symbol="L_out", at_least=1, default=None)
     rate_rps: float | None = quantity("req/s", "request rate", symbol="Λ", above=0, default=None)
+    arrival_cv: float = quantity(
+        "1", "variation of the gaps between requests; 1 is Poisson", at_least=0, at_most=20, default=1.0
+    )
     description: str = text("where the workload comes from", default="")
 
 
@@ -102,7 +107,7 @@ def read_workload(data: object, reader: Reader, path: str, folder: Path) -> Work
         problem = "missing; expected a number of at least 1 [token]: mean output length"
         reader.fault(f"{path}.output_tokens", problem)
         return None
-    return Workload(law, mean_output, table.rate_rps, table.description, notes)
+    return Workload(law, mean_output, table.rate_rps, table.description, notes, table.arrival_cv)
 
 
 def _read_lengths(
