@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from prfaas_plan import cli_estimates, cli_parts, cli_plans
+from prfaas_plan import cli_estimates, cli_parts, cli_plans, cli_traffic
 
 __all__ = ["app", "main"]
 
@@ -68,7 +68,9 @@ COMMANDS = (
     cli_parts.kv,
     cli_estimates.roofline,
     cli_estimates.estimate,
-    cli_parts.trace,
+    cli_traffic.trace,
+    cli_traffic.link,
+    cli_traffic.simulate,
     cli_estimates.calibrate,
     cli_parts.verify,
 )

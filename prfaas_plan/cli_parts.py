@@ -1,19 +1,16 @@
-"""Commands about models, accelerators, traces and published numbers: kv, trace, profiles, verify."""
+"""Commands about models, accelerators and published numbers: kv, profiles, verify."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from prfaas_plan.cli_options import FormatOption, OutputOption, ProfilesOption, read_counts
 from prfaas_plan.cli_output import Output, emit, emit_text
 
-if TYPE_CHECKING:
-    from prfaas_plan.trace_records import Columns
-
-__all__ = ["kv", "profile_commands", "trace", "verify"]
+__all__ = ["kv", "profile_commands", "verify"]
 
 
 def kv(
@@ -59,51 +56,6 @@ def kv(
     if len(tables) > 1:
         data["models"] = [table.to_dict() for table in tables]
     emit("kv", data, report_kv(tables), Output(form, output))
-
-
-def trace(
-    file: Annotated[Path, typer.Argument(help="A request trace: JSONL, JSON or CSV, plain or .gz.")],
-    input_column: Annotated[str | None, typer.Option("--input-column", help="Column of the input length.")] = None,
-    output_column: Annotated[str | None, typer.Option("--output-column", help="Column of the output length.")] = None,
-    time_column: Annotated[str | None, typer.Option("--time-column", help="Column of the arrival time.")] = None,
-    time_unit: Annotated[str | None, typer.Option("--time-unit", help="s, ms, us, ns or date.")] = None,
-    workload: Annotated[
-        str | None,
-        typer.Option("--workload", help="Print a [workload] block instead: histogram, lognormal, mixture or trace."),
-    ] = None,
-    uncached: Annotated[bool, typer.Option("--uncached", help="In that block, what a full cache leaves.")] = False,
-    form: FormatOption = None,
-    output: OutputOption = None,
-) -> None:
-    """Say what a request trace holds: lengths, arrivals, prefix reuse, a fitted law, rows dropped.
-
-    Example: prfaas-plan trace requests.csv --input-column prompt --time-column t --time-unit s
-    """
-    from prfaas_plan.trace_files import read_trace
-    from prfaas_plan.trace_report import report_trace
-    from prfaas_plan.trace_stats import read_block_law, trace_stats, workload_block
-
-    columns = _columns(input_column, output_column, time_column, time_unit)
-    read = read_trace(file, columns)
-    if workload is not None:
-        block = workload_block(read, read_block_law(workload), "infinite" if uncached else "none")
-        emit_text(block, output)
-        return
-    data = trace_stats(read).to_dict()
-    emit("trace", data, report_trace(file.name, data), Output(form, output))
-
-
-def _columns(
-    input_column: str | None, output_column: str | None, time_column: str | None, time_unit: str | None
-) -> Columns | None:
-    from prfaas_plan.errors import Fault, InputError
-    from prfaas_plan.trace_records import Columns
-
-    if input_column is None:
-        if output_column or time_column or time_unit:
-            raise InputError(Fault("--input-column", "", "missing; a column map needs the column of the input length"))
-        return None
-    return Columns(input=input_column, output=output_column, timestamp=time_column, timestamp_unit=time_unit)
 
 
 def verify(form: FormatOption = None, output: OutputOption = None, profiles: ProfilesOption = None) -> None:

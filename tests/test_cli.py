@@ -24,6 +24,10 @@ COMMANDS = [
     ["profiles", "show", "h200-sxm"],
     ["profiles", "show", "kimi-linear-1t-paper"],
     ["profiles", "show", "deepseek-v3"],
+    ["roofline", "deepseek-v3", "h200", "--lengths", "8k,64k"],
+    ["link", "100", "--rtt", "30 ms", "--loss", "1e-5", "--needed", "13", "--model", "qwen3-235b-a22b"],
+    ["simulate", "--rps", "1", "--requests", "400", "--replications", "2"],
+    ["trace", str(Path(__file__).parent / "data" / "traces" / "mooncake.jsonl")],
 ]
 
 
