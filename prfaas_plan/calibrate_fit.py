@@ -12,7 +12,7 @@ from prfaas_plan.numerics import bisect_root, fit_polynomial, solve_linear
 __all__ = ["INTERVAL", "LawFit", "Term", "fit_law", "student_quantile"]
 
 INTERVAL = 0.80
-"""Share of the cases in which an interval is meant to hold the truth."""
+"""Share of the cases whose true value an interval should contain."""
 _EXACT = 1e-9
 _NEARLY_NORMAL = 400
 

@@ -116,7 +116,7 @@ def calibrate(
     output: OutputOption = None,
     profiles: ProfilesOption = None,
 ) -> None:
-    """Turn benchmark output files into a measured profile that a scenario can name.
+    """Fit a measured profile, for use in scenarios, to the results of benchmark tools.
 
     With --output FILE.toml the profile is written there and the findings go to the terminal.
 

@@ -29,7 +29,7 @@ def kv(
     output: OutputOption = None,
     profiles: ProfilesOption = None,
 ) -> None:
-    """Show KV-cache bytes, prefill seconds and KV throughput by request length.
+    """Show how large the KV cache is, how long prefill takes and what KV throughput follows, for several lengths.
 
     Example: prfaas-plan kv kimi-linear-48b-a3b qwen3-235b-a22b --lengths 8k,128k --tp 8
     """

@@ -20,7 +20,7 @@ def plan(
     output: OutputOption = None,
     profiles: ProfilesOption = None,
 ) -> None:
-    """Find the best plan: instances per pool, length threshold, link use, throughput, latency, cost.
+    """Size the pools, choose the length above which to offload, and show the rate, latency and cost that follow.
 
     Example: prfaas-plan plan case-study --set link.0.bandwidth_gbps=10
     """

@@ -12,7 +12,7 @@
     ├── InfeasibleError     3   no plan meets the scenario; names the binding constraint
     └── SolverError         4   the solver failed or ran out of time without a plan
 
-Anything else that is raised is a bug and keeps its traceback.
+Other exceptions are defects of the program and are not caught.
 """
 
 from __future__ import annotations

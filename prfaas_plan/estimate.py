@@ -188,7 +188,7 @@ def estimate_rows(rows: Iterable[Mapping[str, str | None]], extra: Sequence[str 
     """Estimate a table of cases, row by row in order.
 
     Columns are `INPUT_COLUMNS`, others pass through; an empty cell takes the default. `OUTPUT_COLUMNS` are added;
-    a row that cannot be estimated has its reason in ``error`` and empty numbers.
+    where a row fails, ``error`` says why and its numbers are empty.
 
     >>> case = {"model": "llama-3.1-8b", "accelerator": "h100", "gpus": "1", "phase": "decode"}
     >>> [row["error"] for row in estimate_rows([{**case, "input_tokens": "1024"}, {**case, "input_tokens": "x"}])]

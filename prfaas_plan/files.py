@@ -12,7 +12,7 @@ __all__ = ["read_text", "write_atomically"]
 
 
 def write_atomically(path: str | Path, content: str | bytes) -> None:
-    """Write a file so that a failed run leaves the old one; the new one appears at once.
+    """Replace a file in one step: whoever reads it finds the old content or the new, never a part.
 
     Raises `InputError` naming the file if it cannot be written.
     """

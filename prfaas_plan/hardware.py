@@ -1,7 +1,7 @@
 """Accelerators: what a chip is said to reach, what a server of it looks like, and what it costs.
 
-A datasheet figure and the share of it that software reaches are two values with two sources:
-the first is here, the second is an `Efficiency`.
+Here stand the figures of data sheets; the share of them that software reaches is an `Efficiency`
+with sources of its own.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class KvRow:
     memory_bytes: float
     """Over all ranks of an instance, replicated heads and latents counted."""
     reserved_bytes: float
-    """The same for an engine that keeps full blocks on window layers."""
+    """The same where the engine's window layers hold on to all blocks."""
     wire_bytes: float
     """Across a link when every rank ships what it holds."""
     prefill_s: float | None

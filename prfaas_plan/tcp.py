@@ -72,7 +72,7 @@ def roce_framing_fraction(path_mtu_bytes: int = 4096) -> float:
 
 
 def fibre_rtt(kilometres: float) -> float:
-    """Give the round trip [s] of a length of fibre [km]; the route is longer than the great circle.
+    """Give the round trip [s] of a length of fibre [km]; a fibre route exceeds the distance on the map.
 
     >>> round(fibre_rtt(1000.0), 6)
     0.0098

@@ -1,4 +1,4 @@
-"""What a request trace says: lengths, arrivals, conversations, prefix reuse, laws, and a workload to plan with."""
+"""Statistics of a request trace: lengths, arrivals, conversations, prefix reuse, laws, and a workload to plan with."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def cold_start_seconds(
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """When a request's KV is on the other side, sent after prefill or layer by layer during it."""
+    """When a request's KV is on the other side, for a transfer that follows prefill and for one that overlaps it."""
 
     prefill_s: float
     serial_s: float
@@ -95,7 +95,7 @@ class Overlap:
 
 
 def overlapped_transfer(prefill_s: float, sending_s: float, rtt_s: float, layers: int) -> Overlap:
-    """Compare sending the KV after prefill with sending it layer by layer during prefill.
+    """Compare a transfer that follows prefill with one that sends each layer's KV as soon as it exists.
 
     Layers of equal time and bytes pass two stations in line, so the last byte leaves at
     ``max(T + X/n, T/n + X)`` for prefill T [s], sending X = bytes/rate [s] and n layers that hold KV; ``T + X`` in

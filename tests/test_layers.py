@@ -1,4 +1,4 @@
-"""A module imports only from lower layers, and never from itself in a circle."""
+"""Imports between modules point to lower layers, and none runs in a circle."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_cost_counts_every_pool_once() -> None:
 
 @pytest.mark.parametrize("deployment", [0, 1, 2])
 def test_gpus_of_the_pools_add_up_to_the_fleet(deployment: int) -> None:
-    """An 8-GPU worker is 8 GPUs: Σ workers × GPUs = total on every row (aiconfigurator#1476)."""
+    """An 8-GPU worker counts as 8 GPUs, so the pools of a row add up to its fleet (aiconfigurator#1476)."""
     found = compare(load_scenario()).deployments[deployment].to_dict()
     assert sum(pool["instances"] * pool["gpus_per_instance"] for pool in found["pools"]) == found["gpus"] == 96
     assert all(pool["gpus"] == 8 * pool["instances"] for pool in found["pools"])
@@ -115,7 +115,7 @@ def test_link_binds_where_a_peer_planned_two_and_a_half_times_its_rate() -> None
 
 
 def test_unlimited_link_equals_no_link() -> None:
-    """A link that is never full changes nothing, and the label turns to the link where it should (dynamo#10863)."""
+    """A link that is never full changes nothing, and a narrow one is named as the limit (dynamo#10863)."""
     unlimited = plan(load_scenario("case-study", ["link.0.bandwidth_gbps=inf"]))
     sites = ["link=[]", 'cluster.prfaas.site="one"', 'cluster.local.site="one"']
     none = plan(load_scenario("case-study", sites))

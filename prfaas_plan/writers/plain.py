@@ -18,7 +18,7 @@ _MARKDOWN_SPECIAL = str.maketrans({c: f"\\{c}" for c in r"\`*_{}[]<>#|~"})
 
 
 def write_json(command: str, data: Mapping[str, Any]) -> str:
-    """Write a result as one JSON object that names its schema; a number that does not exist is ``null``.
+    """Write a result as one JSON object that names its schema; numbers without a value are ``null``.
 
     Characters that could rewrite a terminal are written as escapes, so the text is the same and inert.
     """
