@@ -113,7 +113,7 @@ def exact_rows(inputs: Inputs, cases: Sequence[int]) -> list[Row]:
     waiting: dict[Any, list[tuple[int, Case, System, int]]] = defaultdict(list)
     for i, positions in enumerate(places):
         try:
-            if inputs.scenario.is_fleet:
+            if inputs.needs_whole_plans:
                 rows[i] = row_of_plan(plan(inputs.changed(positions), profiles=inputs.profiles))
                 continue
             case = inputs.case(positions)

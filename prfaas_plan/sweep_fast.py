@@ -6,6 +6,7 @@ a class with next to no requests, a tie) are left to the exact way.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ class _Fast:
             raise
         except PlanError:
             return nothing
-        if self.inputs.scenario.is_fleet or system.remote is None or system.local is None or len(members) < _FEWEST:
+        if self.inputs.needs_whole_plans or system.remote is None or system.local is None or len(members) < _FEWEST:
             return nothing
         batch = self._batch(case, system, places, len(members))
         needs, means = self._needs(first, system)
@@ -147,6 +148,16 @@ class _Fast:
             decode_batch=system.decode.batch * ones,
         )
 
+    def _price(self, case: Case, index: int, places: Places) -> Any:
+        """Give the price of an instance-hour, purchase included."""
+        cluster = case.scenario.cluster[index]
+        for knob, p in zip(self.inputs.knobs, places, strict=True):
+            if (knob.kind, knob.place, knob.field) == ("cluster", index, "price_usd_per_gpu_hour"):
+                found = [replace(cluster, price_usd_per_gpu_hour=v).usd_per_instance_hour for v in knob.values]
+                return np.array([np.nan if v is None else v for v in found])[p]
+        price = cluster.usd_per_instance_hour
+        return np.nan if price is None else price
+
     @staticmethod
     def _clusters(case: Case) -> tuple[int, int]:
         remote = case.scenario.cluster.index(case.remote) if case.remote else -1
@@ -155,15 +166,16 @@ class _Fast:
     def _add_cost(self, values: dict[str, Any], case: Case, places: Places, batch: Batch, n: Any) -> None:
         """Add the price per hour and per million output tokens, in the order `cost_per_hour` adds them up."""
         remote, local = self._clusters(case)
-        price = [
-            self._column(
-                "cluster", c, "price_usd_per_gpu_hour", places, case.scenario.cluster[c].price_usd_per_gpu_hour
-            )
-            for c in (remote, local)
-        ]
+        price = [self._price(case, c, places) for c in (remote, local)]
         gpus = [case.scenario.cluster[c].gpus_per_instance for c in (remote, local)]
         far, decode = batch.remote_instances, batch.local_instances - n
-        cost = far * gpus[0] * price[0] + n * gpus[1] * price[1] + decode * gpus[1] * price[1]
+        cost = far * price[0] + n * price[1] + decode * price[1]
+        if case.link is not None:
+            link = case.link
+            carried = values["link_used_gbps"] * GBPS * 3600.0 / 1e9
+            gbps = self._column("link", case.scenario.link.index(link), "bandwidth_gbps", places, link.bandwidth_gbps)
+            cost = cost + (link.usd_per_port_hour + carried * (link.usd_per_gb or 0.0))
+            cost = cost + link.usd_per_gbps_hour * np.where(np.isfinite(gbps), gbps, 0.0)
         output = self._column("output", 0, "output_tokens", places, case.workload.output_tokens)
         values["cost_usd_per_hour"] = cost
         values["usd_per_million_output_tokens"] = cost / (values["lambda_max_rps"] * output * 3600.0 / 1e6)
@@ -182,7 +194,8 @@ def _values(batch: Batch, needs: Needs, means: Needs, system: System, found: tup
         share, remote, kv, local = means.at(threshold)
         binding = (limits <= rate * (1.0 + 1e-3)).astype(np.int64)
     code = binding.T @ np.array([1, 2, 4, 8])
-    ttft = remote + kv / batch.link_bytes_per_s + np.where(n > 0, local, 0.0)
+    transfer = kv / batch.link_bytes_per_s + system.link_delay_s * np.where(n > 0, share, 1.0)
+    ttft = remote + transfer + np.where(n > 0, local, 0.0)
     return {
         "lambda_max_rps": rate,
         "threshold_tokens": np.where(n > 0, threshold, np.nan),

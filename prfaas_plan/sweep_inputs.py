@@ -48,6 +48,7 @@ class Inputs:
 
     def __init__(self, scenario: Scenario, design: Design, profiles: Folders = ()) -> None:
         self.scenario, self.design, self.profiles = scenario, design, profiles
+        self.needs_whole_plans = scenario.is_fleet or any(k.startswith("slo.ttft") for k in self._paths())
         self._faults: list[Fault] = []
         self.knobs = [self._knob(axis) for axis in design.axes]
         if self._faults:
@@ -55,9 +56,14 @@ class Inputs:
         self._found: dict[tuple[int, ...], Case | PlanError] = {}
         self._workloads: dict[tuple[int, ...], Workload | PlanError] = {}
 
+    def _paths(self) -> list[str]:
+        """List what is varied, and the promises of a time to first token that the scenario makes."""
+        promised = [f"slo.{name}" for name in ("ttft_s", "ttft_p90_s") if getattr(self.scenario.slo, name) is not None]
+        return [*promised, *(axis.path for axis in self.design.axes)]
+
     def _knob(self, axis: Axis) -> Knob:
         steps = axis.path.split(".")
-        if not self.scenario.is_fleet:
+        if not self.needs_whole_plans:
             if len(steps) == 3 and steps[0] in ("cluster", "link"):
                 fields = _CLUSTER_FIELDS if steps[0] == "cluster" else _LINK_FIELDS
                 if steps[2] in fields:

@@ -99,6 +99,7 @@ def what_if(scenario: Scenario, *, profiles: Folders = ()) -> WhatIf:
     """
     case = look_up(scenario, profiles)
     points = operating_points(case)
+    best = plan(scenario, profiles=profiles)
     try:
         comparison = compare(scenario, profiles=profiles)
     except PlanError:
@@ -106,10 +107,10 @@ def what_if(scenario: Scenario, *, profiles: Folders = ()) -> WhatIf:
     return WhatIf(
         scenario=scenario,
         case=case,
-        plan=plan(scenario, profiles=profiles),
+        plan=best,
         comparison=comparison,
-        best=points[0],
-        thresholds=tuple(_thresholds(points[0])),
+        best=_point_of(best, points),
+        thresholds=tuple(_thresholds(_point_of(best, points))),
         splits=tuple(_splits(points)),
         bandwidths=tuple(_bandwidths(case)),
         kv_rates=tuple(_kv_rates(case)),
@@ -117,6 +118,13 @@ def what_if(scenario: Scenario, *, profiles: Folders = ()) -> WhatIf:
         worth=tuple(_worth(case)),
         profiles=tuple(profiles),
     )
+
+
+def _point_of(found: Plan, points: Sequence[OperatingPoint]) -> OperatingPoint:
+    """Give the operating point of a plan; a promised time to first token may put it away from the largest rate."""
+    decode = sum(pool.instances for pool in found.pools if pool.role == "decode")
+    point = next((p for p in points if p.system.decode.instances == decode), points[0])
+    return point if point.threshold == found.threshold_tokens else operate(point.system, found.threshold_tokens)
 
 
 def threshold_points(system: System) -> list[int]:

@@ -147,12 +147,11 @@ def tornado(
 
 
 def _by_a_fifth(base: Scenario) -> Iterator[Axis]:
-    for cluster in base.cluster:
+    for index, cluster in enumerate(base.cluster):
         if cluster.max is None:
             step = max(1, round(0.2 * cluster.instances))
-            yield Axis(
-                f"cluster.{cluster.name}.instances", (max(0, cluster.instances - step), cluster.instances + step)
-            )
+            name = cluster.name if cluster.name.isidentifier() else str(index)
+            yield Axis(f"cluster.{name}.instances", (max(0, cluster.instances - step), cluster.instances + step))
     for index, link in enumerate(base.link):
         if math.isfinite(link.bandwidth_gbps) and link.bandwidth_gbps > 0.0:
             yield Axis(f"link.{index}.bandwidth_gbps", (0.8 * link.bandwidth_gbps, 1.2 * link.bandwidth_gbps))
