@@ -131,6 +131,8 @@ class Limits:
     """Instances every pool has beyond what it needs."""
     roles_stay: bool = False
     """Whether every instance keeps its role in all periods."""
+    enough_rps: float = math.inf
+    """Rate beyond which more is of no use [req/s]."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,18 @@ class FleetCase:
     def hours(self) -> float:
         """Length of the whole cycle [h]."""
         return sum(s.hours for s in self.states)
+
+    @property
+    def separable(self) -> bool:
+        """Whether the largest rate of each period can be found by itself: nothing is bought, and roles may change."""
+        bought = any(s.fewest < s.most for s in self.stations) or any(w.bought for w in self.wires)
+        spends = self.limits.budget_usd_per_hour is not None or self.limits.power_cap_w is not None
+        return self.periods > 1 and not (bought or spends or self.limits.roles_stay)
+
+    def only_period(self, period: int) -> FleetCase:
+        """Give the same fleet in one of its periods."""
+        own = tuple(replace(s, period=0) for s in self.states if s.period == period)
+        return replace(self, states=own)
 
     def decoders(self, traffic: Traffic, dock: int) -> list[int]:
         """List the stations of a dock that may decode a kind of traffic."""

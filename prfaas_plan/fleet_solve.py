@@ -10,7 +10,7 @@ from dataclasses import replace
 from prfaas_plan.errors import SolverError
 from prfaas_plan.fleet_bound import best_possible, cut_from, prices_of
 from prfaas_plan.fleet_case import FleetCase
-from prfaas_plan.fleet_search import Outcome, Search, Settings, gap_between, start
+from prfaas_plan.fleet_search import Outcome, Progress, Search, Settings, gap_between, start
 from prfaas_plan.fleet_variables import Model
 from prfaas_plan.solver import Options, Program, Solution, solve
 
@@ -30,6 +30,8 @@ def solve_fleet(
     for any routing by length, not only by bins.
     Raises `SolverError` if the solver fails or time runs out before a plan is found.
     """
+    if target_rps is None and case.separable:
+        return _period_by_period(case, settings or Settings())
     search = start(case, target_rps, settings or Settings(), like)
     relaxed = _refine(search, None)
     if relaxed is None:
@@ -74,6 +76,39 @@ def solve_routing(
     return outcome
 
 
+def _period_by_period(case: FleetCase, settings: Settings) -> Outcome | None:
+    """Find the largest rate of each period by itself; the smallest of them is what the whole fleet serves.
+
+    Periods are taken from the tightest on, and each needs to reach no more than the smallest rate so far.
+    """
+    began = time.monotonic()
+    quiet = replace(settings, progress=None)
+    relaxed = []
+    for p in range(case.periods):
+        found = _refine(start(case.only_period(p), None, replace(quiet, gap=max(settings.gap, 1e-3))), None)
+        if found is None:
+            return None
+        relaxed.append(found[1].objective)
+    enough, bound, rounds, tightest = math.inf, math.inf, 0, None
+    integers: dict[str, float] = {}
+    for p in sorted(range(case.periods), key=relaxed.__getitem__):
+        left = settings.time_limit_s - (time.monotonic() - began)
+        limits = replace(quiet, time_limit_s=max(0.5, left / 2.0 if tightest is None else left))
+        outcome = solve_fleet(case.only_period(p).with_limits(enough_rps=enough), None, limits)
+        if outcome is None:
+            return None
+        integers |= outcome.integers
+        rounds += outcome.rounds
+        if outcome.value < enough * (1.0 - settings.gap / 2.0):
+            enough, bound, tightest = outcome.value, min(bound, outcome.bound), outcome.model
+        if settings.progress is not None:
+            settings.progress(Progress(f"period {case.states[p].name}", time.monotonic() - began, enough, bound))
+    whole = solve_routing(case, integers, None, replace(quiet, gap=max(settings.gap, 1e-3)), like=tightest)
+    if whole is not None:
+        whole.bound, whole.rounds, whole.seconds = max(bound, whole.value), rounds, time.monotonic() - began
+    return whole
+
+
 def _with(program: Program, integers: Mapping[str, float] | None) -> Program:
     if integers is None:
         return program.relaxed()
@@ -88,7 +123,8 @@ def _refine(search: Search, integers: Mapping[str, float] | None) -> tuple[Model
         model = search.model()
         if model.unreachable:
             return None
-        solution = solve(_with(model.program, integers), Options(search.left_s))
+        options = Options(search.left_s, barrier=integers is None)
+        solution = solve(_with(model.program, integers), options)
         if solution.status == "infeasible":
             return None
         if not solution.found:
@@ -117,13 +153,19 @@ def _search_integers(search: Search, model: Model, relaxed: Solution) -> None:
     """Look near the relaxed plan first where there are many whole numbers, then everywhere."""
     half = search.settings.gap / 2.0
     if len(model.program.integers) > _MANY_INTEGERS:
-        near = solve(_near(model.program, relaxed), Options(search.left_s / 3.0, half))
-        _evaluate(search, model, near)
-        search.tell("near the relaxation")
+        if not search.maximises and model.case.periods > 1:
+            _keep_if_any(search, _grown(search, model, relaxed))
+            search.tell("period after period")
+        else:
+            near = _near(model.program, relaxed)
+            _evaluate(search, model, _solve_or_none(near, Options(search.left_s / 3.0, half, barrier=True)))
+            search.tell("near the relaxation")
         if search.closed():
             return
-    everywhere = _solve_or_none(model.program, Options(search.left_s * 0.7, half))
+    everywhere = _solve_or_none(model.program, Options(search.left_s * 0.7, half, barrier=True))
     _evaluate(search, model, everywhere)
+    if search.best is None:
+        _keep_if_any(search, _rounded(model, relaxed, search.maximises))
     search.tell("branch and bound")
 
 
@@ -137,10 +179,58 @@ def _solve_or_none(program: Program, options: Options) -> Solution | None:
 def _evaluate(search: Search, model: Model, solution: Solution | None) -> None:
     if solution is None or not solution.found:
         return
-    integers = {model.program.variables[i].name: solution.values[i] for i in model.program.integers}
-    found = _refine(search, integers)
+    _keep_if_any(search, {model.program.variables[i].name: solution.values[i] for i in model.program.integers})
+
+
+def _keep_if_any(search: Search, integers: Mapping[str, float] | None) -> None:
+    found = None if integers is None else _refine(search, integers)
     if found is not None:
         _keep(search, *found)
+
+
+def _grown(search: Search, model: Model, relaxed: Solution) -> dict[str, float] | None:
+    """Own the relaxed numbers rounded down, then add period after period what each still needs at the least price.
+
+    Each period is planned for a little more than its rate, since the bins of all periods together are coarser.
+    """
+    case = model.case
+    integers: dict[str, float] = {}
+    owned = {c: math.floor(relaxed.values[v] + 1e-6) for c, v in model.owned.items()}
+    busiest_first = sorted(range(case.periods), key=lambda p: -sum(case.states[p].rates))
+    for done, p in enumerate(busiest_first):
+        stations = tuple(replace(s, fewest=max(s.fewest, owned[c])) for c, s in enumerate(case.stations))
+        one = replace(case.only_period(p), stations=stations)
+        quiet = replace(search.settings, progress=None, gap=max(search.settings.gap, 1e-3))
+        quiet = replace(quiet, time_limit_s=max(1.0, search.left_s / (case.periods - done)))
+        found = solve_fleet(one, (search.target or 0.0) * (1.0 + quiet.gap / 4.0), quiet, model)
+        if found is None:
+            return None
+        integers |= {n: x for n, x in found.integers.items() if not n.startswith("owned")}
+        owned = {c: round(found.values[v]) for c, v in found.model.owned.items()}
+    return integers | {
+        model.program.variables[v].name: float(owned[c])
+        for c, v in model.owned.items()
+        if model.program.variables[v].integer
+    }
+
+
+def _rounded(model: Model, relaxed: Solution, down: bool) -> dict[str, float]:
+    """Round roles down where the rate is maximised and up where it is given, and own what the roles need."""
+    variables = model.program.variables
+    whole = {i: _whole_number(relaxed.values[i], down) for i in model.program.integers}
+    for c, v in model.owned.items():
+        station = model.case.stations[c]
+        for p in range(model.case.periods) if station.both and station.most > 0 else ():
+            pair = sorted((model.prefill[p, c], model.decode[p, c]), key=lambda i: relaxed.values[i] % 1.0)
+            if sum(whole[i] for i in pair) > station.most:
+                whole[pair[0]] = _whole_number(relaxed.values[pair[0]], True)
+            if v in whole:
+                whole[v] = max(whole[v], sum(whole[i] for i in pair))
+    return {variables[i].name: float(x) for i, x in whole.items()}
+
+
+def _whole_number(x: float, down: bool) -> int:
+    return math.floor(x + 1e-6) if down else math.ceil(x - 1e-6)
 
 
 def _near(program: Program, relaxed: Solution) -> Program:

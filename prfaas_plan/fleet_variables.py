@@ -78,7 +78,7 @@ class Model:
 def new_model(case: FleetCase, bins: Bins, target_rps: float | None = None) -> Model:
     """Write down the unknowns; without a target the rate is one of them."""
     model = Model(case, bins)
-    target = (0.0, math.inf) if target_rps is None else (target_rps, target_rps)
+    target = (0.0, case.limits.enough_rps) if target_rps is None else (target_rps, target_rps)
     model.rate = model.sheet.variable("rate_rps", *target)
     _instances(model)
     _wires(model)
