@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +11,8 @@ from prfaas_plan.errors import Fault, ProfileError, nearest
 from prfaas_plan.numerics import Curve, fit_polynomial
 from prfaas_plan.profiles import Source, read_sources
 from prfaas_plan.schema import Reader, part, quantity, read_record, text
+
+_NOISE = 0.9
 
 __all__ = ["DecodePoint", "MeasuredProfile", "PrefillPoint", "measured_from_mapping", "prefill_law"]
 
@@ -84,7 +87,7 @@ def _check_points(profile: MeasuredProfile, reader: Reader, path: str) -> None:
     if lengths and (len(lengths) < 2 or sorted(set(lengths)) != lengths):
         reader.fault(f"{prefix}prefill", "expected two or more points of rising length", lengths)
     times = [p.seconds for p in profile.prefill]
-    if sorted(times) != times:
+    if falls(times):
         reader.fault(f"{prefix}prefill", "prefill times must not fall as prompts get longer", times)
     batches = [p.batch for p in profile.decode]
     if sorted(set(batches)) != batches:
@@ -92,6 +95,16 @@ def _check_points(profile: MeasuredProfile, reader: Reader, path: str) -> None:
     steps = [p.step_seconds for p in profile.decode]
     if sorted(steps) != steps:
         reader.fault(f"{prefix}decode", "step times must not fall as the batch grows", steps)
+
+
+def falls(times: Sequence[float]) -> bool:
+    """Say whether a time is more than 10 % below an earlier one, which noise does not explain.
+
+    >>> falls([1.0, 0.95, 2.0]), falls([1.0, 0.5])
+    (False, True)
+    """
+    highest = itertools.accumulate(times, max)
+    return any(t < _NOISE * most for t, most in zip(times, highest, strict=True))
 
 
 def prefill_law(profile: MeasuredProfile) -> Curve:
