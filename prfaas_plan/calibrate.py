@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from prfaas_plan.calibrate_points import Point, decode_points, prefill_points
 from prfaas_plan.calibrate_rules import ACCEPTABLE, Flag, Refusal, judge
 from prfaas_plan.calibrate_setup import Instance, Setup, complete, instance_of
 from prfaas_plan.errors import Fault, InputError, nearest
-from prfaas_plan.measured import DecodePoint, MeasuredProfile, PrefillPoint, falls
+from prfaas_plan.measured import DecodePoint, MeasuredProfile, PrefillPoint, measured_from_mapping
 from prfaas_plan.profile_writer import to_toml
 from prfaas_plan.profiles import Source
 
@@ -123,18 +124,22 @@ def calibrate(
     refusals = (*evidence.refusals, *refused)
     if not prefill and not decode:
         raise _nothing_left(refusals)
-    if falls([p.seconds for p in prefill]):
-        shown = ", ".join(f"{p.seconds:.3g} s at {p.x:,}" for p in prefill)
-        raise InputError(
-            Fault("prefill", "", "prefill times fall as prompts get longer: these are not one machine", shown)
-        )
     prefill_fit, decode_fit = _fit("prefill", prefill, 2), _fit("decode", decode, 1)
     flags = (*evidence.flags, *instance.flags, *doubts, *_flat(prefill_fit, prefill))
     profile = _profile(instance, prefill, decode, _note(instance, context, flags))
+    _check_usable(profile)
     lengths, batches = _with_law(prefill, prefill_fit), _with_law(decode, decode_fit)
     return Calibration(
         profile, tuple(files), lengths, batches, prefill_fit, decode_fit, context, refusals, tuple(flags)
     )
+
+
+def _check_usable(profile: MeasuredProfile) -> None:
+    """Refuse what a plan would refuse, such as times that fall as prompts get longer.
+
+    Raises `InputError` with every fault.
+    """
+    measured_from_mapping(tomllib.loads(to_toml(profile)), "BENCHMARK", "calibrated")
 
 
 def _fit(phase: str, points: Sequence[Point], degree: int) -> LawFit | None:

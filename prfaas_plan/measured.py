@@ -12,7 +12,7 @@ from prfaas_plan.numerics import Curve, fit_polynomial
 from prfaas_plan.profiles import Source, read_sources
 from prfaas_plan.schema import Reader, part, quantity, read_record, text
 
-_NOISE = 0.9
+_NOISE = 0.8
 
 __all__ = ["DecodePoint", "MeasuredProfile", "PrefillPoint", "measured_from_mapping", "prefill_law"]
 
@@ -98,7 +98,7 @@ def _check_points(profile: MeasuredProfile, reader: Reader, path: str) -> None:
 
 
 def falls(times: Sequence[float]) -> bool:
-    """Say whether a time is more than 10 % below an earlier one, which noise does not explain.
+    """Say whether a time is more than 20 % below an earlier one, which noise does not explain.
 
     >>> falls([1.0, 0.95, 2.0]), falls([1.0, 0.5])
     (False, True)
