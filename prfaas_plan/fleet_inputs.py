@@ -34,10 +34,15 @@ class _Reading:
     objective: str
     faults: list[Fault] = field(default_factory=list)
     too_slow: list[InfeasibleError] = field(default_factory=list)
+    sources: dict[str, None] = field(default_factory=dict)
 
     @property
     def where(self) -> str:
         return self.scenario.where or "scenario"
+
+    def note(self, line: str, more: Sequence[str]) -> None:
+        """Remember once where a service time comes from."""
+        self.sources |= dict.fromkeys((line.replace("..", "."), *more))
 
     def services(self, slo: Slo) -> Services:
         return Services(replace(self.scenario, slo=slo), self.model, self.folders)
@@ -81,7 +86,7 @@ def _notes(reading: _Reading) -> list[str]:
     lines = describe_options(reading.model, KvOptions(kv.dtype, kv.engine, kv.state_dtype))
     if reading.scenario.service_time == AT_MEAN_LENGTH:
         lines.append("Capacities are from the mean service time; a fleet is not planned at the mean length.")
-    return lines
+    return [*lines, *reading.sources]
 
 
 def _station(reading: _Reading, cluster: Cluster) -> Station:
@@ -103,7 +108,9 @@ def _station(reading: _Reading, cluster: Cluster) -> Station:
 
 def _seconds(reading: _Reading, cluster: Cluster) -> Curve:
     try:
-        return reading.services(reading.scenario.slo).prefill(cluster).seconds
+        service = reading.services(reading.scenario.slo).prefill(cluster)
+        reading.note(f"Prefill at {cluster.name}: {service.source}.", service.notes)
+        return service.seconds
     except InputError as error:
         reading.faults.extend(error.faults)
         return Curve.polynomial(math.inf)
@@ -200,16 +207,17 @@ def _decode(
     if cluster.role == "prefill" or not allowed:
         return None
     try:
-        service = reading.services(slo).decode(cluster)
+        context = workload.law.mean + workload.output_tokens / 2.0
+        service = reading.services(slo).decode(cluster, context)
     except InfeasibleError as error:
         reading.too_slow.append(error)
         return None
     except InputError as error:
         reading.faults.extend(f for f in error.faults if f not in reading.faults)
         return None
+    reading.note(f"Decode at {cluster.name}: {service.source}.", service.notes)
     batch = service.batch
     if cluster.kv_memory_gb is not None:
-        context = workload.law.mean + workload.output_tokens / 2.0
         batch = min(batch, int(cluster.kv_memory_gb * 1e9 / reading.memory()(context)))
     if batch < 1:
         problem = f"the KV cache of one request of mean length does not fit into {cluster.kv_memory_gb:g} GB"

@@ -1,4 +1,4 @@
-"""Length thresholds read from routed rates: what each site prefills of each origin, and whether one length says it."""
+"""Length thresholds read from routed rates: what each cluster prefills of each origin, and if one length says it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ _ALL = 1.0 - 1e-6
 
 @dataclass(frozen=True, slots=True)
 class SiteRouting:
-    """The requests of one origin that one site prefills, in one period."""
+    """The requests of one origin that one cluster prefills, in one period."""
 
     origin: str
     period: str
     site: str
+    cluster: str
     share_fraction: float
     pattern: str
-    """``all``, ``above``, ``below`` (a threshold says it), or ``mixed`` (none does)."""
+    """``all``, ``none``, ``above``, ``below`` (a threshold says it), or ``mixed`` (none does)."""
     threshold_tokens: int | None
     shortest_tokens: int
     longest_tokens: int
@@ -41,6 +42,7 @@ class SiteRouting:
             "origin": self.origin,
             "period": self.period,
             "prefill_site": self.site,
+            "prefill_cluster": self.cluster,
             "share_fraction": self.share_fraction,
             "pattern": self.pattern,
             "threshold_tokens": self.threshold_tokens,
@@ -62,23 +64,23 @@ class Offload:
 
 
 def site_routing(evaluation: Evaluation) -> tuple[SiteRouting, ...]:
-    """Say for every period, origin and prefill site which lengths it takes."""
+    """Say for every period, origin and cluster that prefills which lengths it takes."""
     case = evaluation.case
     found = []
     for h, state in enumerate(case.states):
-        for o, traffic in enumerate(case.traffic):
-            parts = [p for p in evaluation.parts if (p.state, p.traffic) == (h, o)]
+        for number, traffic in enumerate(case.traffic):
+            parts = [p for p in evaluation.parts if (p.state, p.traffic) == (h, number)]
             if state.lost_wire is not None or not parts:
                 continue
-            sites = list(dict.fromkeys(case.stations[p.route.station].place for p in parts))
-            for site in sites:
-                taken = _taken(parts, partial(_at_site, case, site))
-                found += [_describe(name, state.name, site, traffic.law, taken) for name in traffic.origins or ("",)]
+            for c in sorted({p.route.station for p in parts}):
+                station, taken = case.stations[c], _taken(parts, partial(_prefills_at, c))
+                where = (station.place, station.name)
+                found += [_describe((o, state.name, *where), traffic.law, taken) for o in traffic.origins or ("",)]
     return tuple(found)
 
 
-def _at_site(case: FleetCase, site: str, part: Part) -> bool:
-    return case.stations[part.route.station].place == site
+def _prefills_at(station: int, part: Part) -> bool:
+    return part.route.station == station
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +102,22 @@ def _taken(parts: Sequence[Part], belongs: Callable[[Part], bool]) -> list[_Take
     return [_Taken(b.low, b.high, b.share, min(1.0, fractions.get(b.low, 0.0))) for b in bins]
 
 
-def _describe(origin: str, period: str, site: str, law: LengthLaw, taken: Sequence[_Taken]) -> SiteRouting:
+def _describe(names: tuple[str, str, str, str], law: LengthLaw, taken: Sequence[_Taken]) -> SiteRouting:
     share = sum(t.share * t.fraction for t in taken)
     first, last = law.support
     served = [t for t in taken if t.fraction > 1e-6]
     shortest = math.ceil(max(first, min((t.low for t in served), default=first)))
     longest = math.floor(min(last, max((t.high for t in served), default=last), 1e15))
     pattern, threshold, exceptions = "all", None, 0.0
-    if share < _ALL:
+    if share <= 1.0 - _ALL:
+        pattern = "none"
+    elif share < _ALL:
         above, below = _missed_above(taken, law, share), _missed_below(taken, law, share)
         pattern, exceptions = ("above", above) if above <= below else ("below", below)
         threshold = round(law.quantile(1.0 - share if pattern == "above" else share))
         if exceptions > max(_EXCEPTIONS * share, 1e-9):
             pattern, threshold = "mixed", None
-    return SiteRouting(origin, period, site, share, pattern, threshold, shortest, longest, exceptions)
+    return SiteRouting(*names, share, pattern, threshold, shortest, longest, exceptions)
 
 
 def _missed_above(taken: Sequence[_Taken], law: LengthLaw, share: float) -> float:
@@ -154,7 +158,7 @@ def _common_threshold(case: FleetCase, parts: Sequence[Part]) -> int | None:
     found: list[int | None] = []
     for o in sorted({p.traffic for p in parts}):
         taken = _taken([p for p in parts if p.traffic == o], lambda p: p.route.wire is not None)
-        routing = _describe("", "", "", case.traffic[o].law, taken)
+        routing = _describe(("", "", "", ""), case.traffic[o].law, taken)
         found.append(routing.threshold_tokens if routing.pattern == "above" else None)
     if not found or any(t is None for t in found):
         return None

@@ -6,6 +6,7 @@ whose busiest prefill pool or link is loaded least, which is also the one that s
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ __all__ = ["tidy"]
 
 _ROUNDS = 4
 _SLACK = 2e-7
+_A_LITTLE = 1e-3
 
 
 def tidy(outcome: Outcome, settings: Settings) -> Outcome:
@@ -31,56 +33,69 @@ def tidy(outcome: Outcome, settings: Settings) -> Outcome:
     best = outcome
     for _ in range(_ROUNDS):
         model = search.model()
-        program = _program(model, held, rate, None if maximises else outcome.value)
+        program, weights = _program(model, held, rate, None if maximises else outcome.value)
         solution = solve(program, Options(settings.time_limit_s))
         if not solution.found:
             return best
         values = {**dict(enumerate(solution.values[: len(model.program.variables)])), model.rate: rate}
         shown = build_model(model.case, model.bins) if maximises else model
         best = replace(outcome, model=shown, values=values)
-        if not search.cut_bins(cut_from(model, _prices(model, solution))[1]):
+        if not search.cut_bins(cut_from(model, _prices(model, solution, weights))[1]):
             break
     return best
 
 
-def _prices(model: Model, solution: Solution) -> Prices:
+def _prices(model: Model, solution: Solution, weights: Mapping[tuple[str, int, int], float]) -> Prices:
     found = prices_of(model, solution)
     money = max(0.0, -solution.duals.get("objective_is_kept", 0.0)) if model.case.objective == "cost" else 0.0
-    return Prices(found.by_need, money, found.rows)
+    by_need = dict(found.by_need)
+    for need, weight in weights.items():
+        by_need[need] = by_need.get(need, 0.0) + weight
+    return Prices(by_need, money, found.rows)
 
 
 def _rates(outcome: Outcome) -> list[int]:
     return [v for w, v in outcome.model.gbps.items() if outcome.model.case.wires[w].bought]
 
 
-def _program(model: Model, held: Mapping[str, float], rate: float, objective: float | None) -> Program:
-    """Hold whole numbers, link rates and the served rate, and minimise the sum over states of the largest load."""
+def _program(
+    model: Model, held: Mapping[str, float], rate: float, objective: float | None
+) -> tuple[Program, dict[tuple[str, int, int], float]]:
+    """Hold whole numbers, link rates and the served rate, and minimise the largest load of every state.
+
+    A little of the sum of all loads is added, so that requests of pools that are not the busiest are told apart too.
+    Gives the programme, and the weight of each need in that sum.
+    """
+    variables = _held(model, held, rate * (1.0 - _SLACK))
+    flows, loads = model.flow_variables(), dict[int, int]()
+    weights: dict[tuple[str, int, int], float] = {}
+    costs: dict[int, float] = defaultdict(float)
+    rows = []
+    for row in model.program.rows:
+        subject = model.needs.get(row.name, ("", 0, 0))
+        if subject[0] not in ("prefill", "wire") or row.name.startswith("a_pool"):
+            rows.append(row)
+            continue
+        if subject[1] not in loads:
+            loads[subject[1]] = len(variables)
+            variables.append(Variable(f"load({subject[1]})", 0.0, 1.0))
+        need = {v: c for v, c in row.terms.items() if v in flows}
+        capacity = row.right - sum(c * variables[v].low for v, c in row.terms.items() if v not in need)
+        rows.append(Row(row.name, {**need, loads[subject[1]]: -capacity}, "<=", 0.0))
+        weights[subject] = _A_LITTLE / capacity if capacity > 0.0 else 0.0
+        for v, c in need.items():
+            costs[v] += c * weights[subject]
+    if objective is not None and model.program.objective:
+        kept = objective + _SLACK * abs(objective) + 1e-9
+        rows.append(Row("objective_is_kept", model.program.objective, "<=", kept))
+    goal = {**dict.fromkeys(loads.values(), 1.0), **costs}
+    return Program(tuple(variables), tuple(rows), goal, maximise=False), weights
+
+
+def _held(model: Model, held: Mapping[str, float], rate: float) -> list[Variable]:
     variables = list(model.program.variables)
     index = {v.name: i for i, v in enumerate(variables)}
     for name, value in held.items():
         variables[index[name]] = Variable(name, value, value)
-    served = rate * (1.0 - _SLACK)
-    variables[model.rate] = Variable("rate_rps", served, served)
-    loads: dict[int, int] = {}
-    flows = model.flow_variables()
-    rows = []
-    for row in model.program.rows:
-        kind, state, _ = model.needs.get(row.name, ("", 0, 0))
-        if kind not in ("prefill", "wire") or row.name.startswith("a_pool"):
-            rows.append(row)
-            continue
-        if state not in loads:
-            loads[state] = len(variables)
-            variables.append(Variable(f"load({state})", 0.0, 1.0))
-        rows.append(_loaded(row, flows, variables, loads[state]))
-    if objective is not None and model.program.objective:
-        kept = objective + _SLACK * abs(objective) + 1e-9
-        rows.append(Row("objective_is_kept", model.program.objective, "<=", kept))
-    return Program(tuple(variables), tuple(rows), dict.fromkeys(loads.values(), 1.0), maximise=False)
-
-
-def _loaded(row: Row, flows: frozenset[int], variables: list[Variable], load: int) -> Row:
-    """Turn ``need <= capacity`` into ``need <= load · capacity``, the capacity being held."""
-    need = {v: c for v, c in row.terms.items() if v in flows}
-    capacity = row.right - sum(c * variables[v].low for v, c in row.terms.items() if v not in need)
-    return Row(row.name, {**need, load: -capacity}, "<=", 0.0)
+    variables[model.rate] = Variable("rate_rps", rate, rate)
+    return variables
