@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from prfaas_plan import cli_estimates, cli_parts, cli_plans, cli_traffic
+from prfaas_plan import cli_estimates, cli_parts, cli_plans, cli_traffic, cli_whatif
 
 __all__ = ["app", "main"]
 
@@ -65,6 +65,8 @@ def options(
 COMMANDS = (
     cli_plans.plan,
     cli_plans.compare,
+    cli_whatif.sweep,
+    cli_whatif.report,
     cli_parts.kv,
     cli_estimates.roofline,
     cli_estimates.estimate,
@@ -73,6 +75,7 @@ COMMANDS = (
     cli_traffic.simulate,
     cli_estimates.calibrate,
     cli_parts.verify,
+    cli_whatif.schema,
 )
 for command in COMMANDS:
     app.command()(command)

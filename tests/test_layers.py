@@ -75,7 +75,7 @@ LAYERS: list[set[str]] = [
     {"reporting"},
     {"cli_output", "cli_progress"},
     {"cli_options"},
-    {"cli_plans", "cli_parts", "cli_estimates", "cli_traffic"},
+    {"cli_plans", "cli_parts", "cli_estimates", "cli_traffic", "cli_whatif"},
     {"cli"},
     {"__main__", "__init__"},
 ]
