@@ -10,6 +10,7 @@ from pathlib import Path
 from prfaas_plan.catalog import load_model
 from prfaas_plan.errors import Fault, InfeasibleError, InputError, ProfileNotFoundError, ScenarioError
 from prfaas_plan.kv_cache import KvOptions, wire_curve
+from prfaas_plan.link_use import usable_bytes_per_s
 from prfaas_plan.model import ModelProfile
 from prfaas_plan.numerics import Curve
 from prfaas_plan.profiles import is_file
@@ -174,7 +175,7 @@ def _system(case: Case, remote: Cluster | None, local_prefill: PrefillService | 
         law=case.workload.law,
         output_tokens=case.workload.output_tokens,
         kv_bytes=case.kv_bytes,
-        link_bytes_per_s=math.inf if linked is None else linked.usable_bytes_per_s,
+        link_bytes_per_s=math.inf if linked is None else usable_bytes_per_s(linked),
         link_delay_s=0.0 if linked is None else linked.rtt_ms / 2e3,
         remote=_prefill_pool(remote, case.remote_prefill) if remote else None,
         local=_prefill_pool(local, local_prefill) if local_prefill else None,

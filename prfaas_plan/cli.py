@@ -3,30 +3,76 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
-from prfaas_plan import cli_estimates, cli_parts, cli_plans, cli_traffic, cli_whatif
+__all__ = ["COMMANDS", "build_app", "main"]
 
-__all__ = ["app", "main"]
+COMMANDS = {
+    "plan": "cli_plans",
+    "compare": "cli_plans",
+    "sweep": "cli_whatif",
+    "report": "cli_whatif",
+    "kv": "cli_parts",
+    "roofline": "cli_estimates",
+    "estimate": "cli_estimates",
+    "trace": "cli_traffic",
+    "link": "cli_traffic",
+    "simulate": "cli_traffic",
+    "calibrate": "cli_estimates",
+    "profiles": "cli_parts",
+    "verify": "cli_parts",
+    "schema": "cli_whatif",
+}
+"""Every command and the module it is in."""
 
-app = typer.Typer(
-    name="prfaas-plan",
-    help="Size LLM serving across datacenters: instances, offload threshold, bandwidth, throughput, latency, cost.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from prfaas_plan import __version__
+
+        typer.echo(f"prfaas-plan {__version__}")
+        raise typer.Exit
+
+
+def build_app(commands: Iterable[str] = COMMANDS) -> typer.Typer:
+    """Make the program with some of its commands, by default all."""
+    app = typer.Typer(
+        name="prfaas-plan",
+        help="Size LLM serving across datacenters: instances, offload threshold, bandwidth, throughput, latency, cost.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(options)
+    for name in commands:
+        found = getattr(import_module(f"prfaas_plan.{COMMANDS[name]}"), name)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name)(found)
+    return app
+
+
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Size LLM serving across datacenters."""
 
 
 def main() -> None:
     """Run the program; an expected error is one message a fault and an exit code, a bug keeps its traceback."""
     from prfaas_plan.errors import InputError, PlanError
 
+    asked = sys.argv[1:2]
     try:
-        app()
+        build_app(asked if asked and asked[0] in COMMANDS else COMMANDS)()
     except InputError as error:
         for fault in error.faults:
             _complain(f"error: {fault}")
@@ -43,40 +89,3 @@ def _complain(message: str) -> None:
     from prfaas_plan.writers.cells import printable
 
     sys.stderr.write(printable(message) + "\n")
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        from prfaas_plan import __version__
-
-        typer.echo(f"prfaas-plan {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
-    ] = False,
-) -> None:
-    """Size LLM serving across datacenters."""
-
-
-COMMANDS = (
-    cli_plans.plan,
-    cli_plans.compare,
-    cli_whatif.sweep,
-    cli_whatif.report,
-    cli_parts.kv,
-    cli_estimates.roofline,
-    cli_estimates.estimate,
-    cli_traffic.trace,
-    cli_traffic.link,
-    cli_traffic.simulate,
-    cli_estimates.calibrate,
-    cli_parts.verify,
-    cli_whatif.schema,
-)
-for command in COMMANDS:
-    app.command()(command)
-app.add_typer(cli_parts.profile_commands, name="profiles")

@@ -9,12 +9,24 @@ import typer
 
 from prfaas_plan.cli_output import Format
 
-__all__ = ["FormatOption", "OutputOption", "ProfilesOption", "ScenarioArgument", "SetOption", "read_counts"]
+__all__ = [
+    "FormatOption",
+    "ModelOption",
+    "OutputOption",
+    "ProfilesOption",
+    "ScenarioArgument",
+    "SetOption",
+    "read_counts",
+    "with_model",
+]
 
 ScenarioArgument = Annotated[str, typer.Argument(help="A scenario file (TOML) or the name of a shipped scenario.")]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Override a key, e.g. link.0.bandwidth_gbps=10. Repeatable."),
+]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", help="Plan for this model instead: a profile, or a path to config.json.")
 ]
 FormatOption = Annotated[
     Format | None, typer.Option("--format", help="How to write the result; default: by the file's ending, or a table.")
@@ -23,6 +35,17 @@ OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write
 ProfilesOption = Annotated[
     list[Path] | None, typer.Option("--profiles", help="A folder with profiles of your own. Repeatable.")
 ]
+
+
+def with_model(overrides: list[str] | None, model: str | None) -> list[str]:
+    """Add the model of the command line to the overrides of a scenario.
+
+    >>> with_model(["load=0.8"], "qwen3-8b")
+    ['load=0.8', 'model="qwen3-8b"']
+    """
+    import json
+
+    return [*(overrides or ()), *([f"model={json.dumps(model)}"] if model is not None else ())]
 
 
 def read_counts(text: str, option: str) -> list[int]:

@@ -10,7 +10,7 @@ import typer
 from prfaas_plan.cli_options import FormatOption, OutputOption, ProfilesOption, read_counts
 from prfaas_plan.cli_output import Output, emit, emit_text
 
-__all__ = ["kv", "profile_commands", "verify"]
+__all__ = ["kv", "profiles", "verify"]
 
 
 def kv(
@@ -72,10 +72,10 @@ def verify(form: FormatOption = None, output: OutputOption = None, profiles: Pro
         raise typer.Exit(1)
 
 
-profile_commands = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Hardware and model profiles.")
+profiles = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Hardware and model profiles.")
 
 
-@profile_commands.command("list")
+@profiles.command("list")
 def profiles_list(
     kind: Annotated[str | None, typer.Argument(help="hardware, model or measured; default: all.")] = None,
     form: FormatOption = None,
@@ -93,7 +93,7 @@ def profiles_list(
     emit("profiles", result.to_dict(), report_profiles(result), Output(form, output))
 
 
-@profile_commands.command("show")
+@profiles.command("show")
 def profiles_show(
     name: Annotated[str, typer.Argument(help="A profile by name, alias or path.")],
     form: FormatOption = None,
@@ -111,7 +111,7 @@ def profiles_show(
     emit("profiles", result.to_dict(), report_profile(result), Output(form, output))
 
 
-@profile_commands.command("check")
+@profiles.command("check")
 def profiles_check(
     file: Annotated[Path, typer.Argument(help="A profile file of your own.")],
     form: FormatOption = None,
@@ -129,7 +129,7 @@ def profiles_check(
     emit("profiles", result.to_dict(), report_profile(result), Output(form, output))
 
 
-@profile_commands.command("import")
+@profiles.command("import")
 def profiles_import(
     config: Annotated[Path, typer.Argument(help="A Hugging Face config.json.")],
     output: OutputOption = None,

@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from prfaas_plan.cli_options import FormatOption, OutputOption, ProfilesOption, ScenarioArgument, SetOption
+from prfaas_plan.cli_options import (
+    FormatOption,
+    ModelOption,
+    OutputOption,
+    ProfilesOption,
+    ScenarioArgument,
+    SetOption,
+    with_model,
+)
 from prfaas_plan.cli_output import Output, emit
 
 __all__ = ["compare", "plan"]
@@ -15,6 +23,7 @@ __all__ = ["compare", "plan"]
 def plan(
     scenario: ScenarioArgument = "case-study",
     override: SetOption = None,
+    model: ModelOption = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show the equations with their numbers.")] = False,
     form: FormatOption = None,
     output: OutputOption = None,
@@ -28,13 +37,14 @@ def plan(
     from prfaas_plan.planner import plan as find_plan
     from prfaas_plan.scenario import load_scenario
 
-    result = find_plan(load_scenario(scenario, override or ()), profiles=profiles or ())
+    result = find_plan(load_scenario(scenario, with_model(override, model)), profiles=profiles or ())
     emit("plan", result.to_dict(), report_plan(result, explain=explain), Output(form, output))
 
 
 def compare(
     scenario: ScenarioArgument = "case-study",
     override: SetOption = None,
+    model: ModelOption = None,
     form: FormatOption = None,
     output: OutputOption = None,
     profiles: ProfilesOption = None,
@@ -48,5 +58,5 @@ def compare(
     from prfaas_plan.planner import compare as compare_deployments
     from prfaas_plan.scenario import load_scenario
 
-    result = compare_deployments(load_scenario(scenario, override or ()), profiles=profiles or ())
+    result = compare_deployments(load_scenario(scenario, with_model(override, model)), profiles=profiles or ())
     emit("compare", result.to_dict(), report_comparison(result), Output(form, output))

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from prfaas_plan.link_use import rule_of
 from prfaas_plan.model import ModelProfile
-from prfaas_plan.scenario import LINK_EFFICIENCY, Link
+from prfaas_plan.scenario import Link
 from prfaas_plan.services import DecodeService, PrefillService
 from prfaas_plan.throughput import OperatingPoint
 from prfaas_plan.units import GBPS
@@ -95,12 +96,14 @@ def _remote(point: OperatingPoint, provenance: Provenance) -> list[Line]:
         Line("Θ_prfaas,compute", point.prfaas_compute_rate, "req/s", f"{n} / T_prefill,prfaas", f"{_PAPER}, eq. 3"),
     ]
     rate = point.system.link_bytes_per_s
-    if point.prfaas_link_rate:
+    if point.prfaas_link_rate and provenance.link is not None:
         size = rate / point.prfaas_link_rate
         kv = "; ".join(provenance.kv_notes)
         lines += [
             Line("S_kv", size / 1e6, "MB", "KV cache and state of an offloaded request", kv),
-            Line("B_out", rate / GBPS, "Gbit/s", "bandwidth × efficiency", "scenario"),
+            Line(
+                "B_out", rate / GBPS, "Gbit/s", rule_of(provenance.link).equation if provenance.link else "", "scenario"
+            ),
             Line("Θ_prfaas,link", point.prfaas_link_rate, "req/s", "B_out / S_kv", f"{_PAPER}, eq. 3"),
         ]
     equation = "min(compute, link)" if point.prfaas_link_rate else "compute alone"
@@ -160,11 +163,8 @@ def notes(point: OperatingPoint, provenance: Provenance, deployment: str) -> tup
             found += _extrapolation(point, pool.cluster, service, remote=pool is system.remote)
     found += _decode_notes(system.decode.cluster, provenance.decode)
     link = provenance.link
-    if link is not None and system.remote is not None and link.efficiency == LINK_EFFICIENCY:
-        found.append(
-            f"Transfers are taken to reach {LINK_EFFICIENCY:.0%} of the nominal rate (87 of 100 Gbit/s measured, "
-            "kvcache-ai/Mooncake#434); set link.efficiency to your own figure."
-        )
+    if link is not None and system.remote is not None:
+        found += rule_of(link).notes
     if deployment == "homogeneous-pd" and system.remote is None:
         found.append("Inside a cluster the network is taken as never binding.")
     return tuple(dict.fromkeys(found))

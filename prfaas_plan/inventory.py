@@ -139,6 +139,12 @@ class Link:
         default=0.0,
     )  # fmt: skip
     rtt_ms: float = quantity("ms", "round trip, part of the time to first token", at_least=0, default=0.0)
+    congestion: str | None = text(
+        "congestion control of the transfers; absent to trust the efficiency alone",
+        choices=("reno", "cubic", "bbr", "bbr1"), default=None,
+    )  # fmt: skip
+    connections: int = quantity("1", "parallel connections", at_least=1, at_most=1e6, default=64)
+    mtu_bytes: int = quantity("B", "largest IP packet", at_least=576, at_most=65535, default=1500)
     price_usd_per_gbps_month: float | None = quantity("USD", "price of 1 Gbit/s for a month", at_least=0, default=None)
     port_usd_per_month: float | None = quantity("USD", "price of the port, whatever its rate", at_least=0, default=None)
     usd_per_gb: float | None = quantity("USD", "price of 1 GB (1e9 B) carried", at_least=0, default=None)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prfaas_plan.explanation import Line, Provenance, explain, notes
 from prfaas_plan.latency import FirstToken, unloaded_ttft
-from prfaas_plan.loaded import Loaded
 from prfaas_plan.scenario import AT_MEAN_LENGTH, MEAN_SERVICE_TIME, Scenario
 from prfaas_plan.tabular import Tabular
 from prfaas_plan.throughput import OperatingPoint
 from prfaas_plan.units import GBPS, show
+
+if TYPE_CHECKING:
+    from prfaas_plan.loaded import Loaded
 
 __all__ = [
     "Alternative",
@@ -363,7 +365,7 @@ def _links(point: OperatingPoint, provenance: Provenance) -> tuple[LinkUse, ...]
     if link is None or point.system.remote is None:
         return ()
     used = point.link_used_bytes_per_s / GBPS
-    usable = link.usable_bytes_per_s / GBPS
+    usable = point.system.link_bytes_per_s / GBPS
     return (LinkUse(link.origin, link.destination, link.bandwidth_gbps, usable, used),)
 
 

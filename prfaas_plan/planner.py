@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prfaas_plan.case import (
     Case,
@@ -19,11 +20,13 @@ from prfaas_plan.case import (
 from prfaas_plan.errors import InfeasibleError
 from prfaas_plan.explanation import Provenance
 from prfaas_plan.kv_cache import describe_options
-from prfaas_plan.loaded import Loaded
 from prfaas_plan.plan_record import Comparison, EqualCost, Plan, build_plan
 from prfaas_plan.scenario import Scenario
 from prfaas_plan.services import PrefillService
 from prfaas_plan.throughput import OperatingPoint, PrefillPool, System, operate
+
+if TYPE_CHECKING:
+    from prfaas_plan.loaded import Loaded
 
 __all__ = ["compare", "plan"]
 
@@ -85,7 +88,8 @@ def _queue_notes(case: Case, within: Loaded | None, loaded: Loaded | None) -> li
     if latencies:
         found.append(
             "Under load each prefill pool queues on its own; the gaps between requests vary by "
-            f"{case.workload.arrival_cv:g} (1 is Poisson; workload.arrival_cv), and waiting for the link or for decode is not counted."
+            f"{case.workload.arrival_cv:g} (1 is Poisson; workload.arrival_cv). Waiting for the link or for decode is "
+            "not counted."
         )
     found += [f"Under load: {limit}." for x in latencies for limit in x.limits]
     if stated is not None and case.scenario.load is None and loaded is None:

@@ -15,7 +15,7 @@ from prfaas_plan.throughput import OperatingPoint, System, decode_limit, local_l
 
 __all__ = ["best_point", "best_split", "best_threshold", "prefill_rate", "remote_has_room", "threshold_grid"]
 
-_GRID = 32
+_GRID = 16
 _ALL_SPLITS = 32
 _AROUND = 6
 

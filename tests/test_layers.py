@@ -44,6 +44,7 @@ LAYERS: list[set[str]] = [
     {"simulation_engine"},
     {"simulation_measures", "simulation_requests"},
     {"simulation_result", "simulation_run"},
+    {"link_use"},
     {"explanation", "case", "loaded"},
     {"plan_record"},
     {"fleet_case"},
