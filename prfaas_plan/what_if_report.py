@@ -25,7 +25,7 @@ def report_what_if(found: WhatIf) -> Document:
 
 def curve_tables(found: WhatIf) -> list[Table]:
     """Give the tables behind the curves, each where it has rows."""
-    tables = [_thresholds(found), _splits(found), _bandwidths(found), _kv_rates(found)]
+    tables = [_thresholds(found), _splits(found), _bandwidths(found), _kv_rates(found), load_table(found)]
     return [table for table in tables if table.rows]
 
 
@@ -80,4 +80,19 @@ def _kv_rates(found: WhatIf) -> Table:
         "KV throughput of one instance by prompt length",
         columns(Column("length", "token"), Column("remote", "Gbit/s"), Column("local", "Gbit/s")),
         rows([k.length_tokens, k.remote_gbps, k.local_gbps] for k in found.kv_rates),
+    )
+
+
+def load_table(found: WhatIf) -> Table:
+    """Give the time to first token by load."""
+    return Table(
+        "Time to first token by load, with queues",
+        columns(
+            Column("load", percent=True),
+            Column("rate", "req/s"),
+            Column("mean", "s"),
+            Column("p50", "s"),
+            Column("p90", "s"),
+        ),
+        rows([x.load_fraction, x.rate_rps, x.mean_s, x.p50_s, x.p90_s] for x in found.loads),
     )

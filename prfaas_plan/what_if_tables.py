@@ -9,6 +9,7 @@ from pathlib import Path
 
 from prfaas_plan.case import Case, look_up, operating_points, planned_system
 from prfaas_plan.errors import PlanError
+from prfaas_plan.loaded import loaded_ttft
 from prfaas_plan.plan_record import Comparison, Plan
 from prfaas_plan.planner import compare, plan
 from prfaas_plan.scenario import Scenario
@@ -17,7 +18,7 @@ from prfaas_plan.throughput import OperatingPoint, System, operate
 from prfaas_plan.units import GBPS
 from prfaas_plan.whatif import tornado
 
-__all__ = ["BandwidthRow", "KvRate", "SplitRow", "ThresholdRow", "WhatIf", "Worth", "what_if"]
+__all__ = ["BandwidthRow", "KvRate", "LoadRow", "SplitRow", "ThresholdRow", "WhatIf", "Worth", "what_if"]
 
 Folders = Sequence[str | Path]
 
@@ -66,6 +67,17 @@ class KvRate:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadRow:
+    """Time to first token [s] of the plan at a share of its largest rate, with queues."""
+
+    load_fraction: float
+    rate_rps: float
+    mean_s: float
+    p50_s: float
+    p90_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Worth:
     """The best rate with a little more of one thing."""
 
@@ -89,6 +101,7 @@ class WhatIf:
     kv_rates: tuple[KvRate, ...]
     tornado: Tornado
     worth: tuple[Worth, ...]
+    loads: tuple[LoadRow, ...] = ()
     profiles: tuple[str | Path, ...] = ()
 
 
@@ -116,6 +129,7 @@ def what_if(scenario: Scenario, *, profiles: Folders = ()) -> WhatIf:
         kv_rates=tuple(_kv_rates(case)),
         tornado=tornado(scenario, profiles=profiles),
         worth=tuple(_worth(case)),
+        loads=tuple(_loads(case, _point_of(best, points))),
         profiles=tuple(profiles),
     )
 
@@ -190,6 +204,16 @@ def _bandwidths(case: Case) -> list[BandwidthRow]:
         used = point.link_used_bytes_per_s / GBPS
         found.append(BandwidthRow(gbps, point.max_rate, point.threshold, used))
     return found
+
+
+def _loads(case: Case, best: OperatingPoint) -> Iterator[LoadRow]:
+    for percent in (10, 20, 30, 40, 50, 60, 70, 75, 80, 85, 90, 95):
+        rate = percent / 100.0 * best.max_rate
+        try:
+            times = loaded_ttft(best, rate, case.workload.arrival_cv).ttft_s
+        except PlanError:
+            return
+        yield LoadRow(percent / 100.0, rate, times.mean, times.p50, times.p90)
 
 
 def _worth(case: Case) -> Iterator[Worth]:

@@ -51,6 +51,8 @@ class Book:
         if protected:
             added.protect("", {"format_columns": True, "format_rows": True, "select_locked_cells": True})
         added.hide_gridlines(2)
+        added.set_landscape()
+        added.fit_to_pages(1, 0)
         return Sheet(self, added, name)
 
     def format(self, style: str, digits: str = "") -> Any:
