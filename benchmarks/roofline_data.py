@@ -27,6 +27,7 @@ KINDS = (
     "exchange",
     "kernels",
     "scan",
+    "passes",
     "fixed",
 )
 DTYPES = ("bf16", "fp8", "fp4", "int8")
@@ -139,6 +140,7 @@ class Table:
             ("exchange", exchange),
             ("kernels", self.count * f["kernel_seconds"]),
             ("scan", self.count * f["scan_token_seconds"]),
+            ("passes", self.count * f["pass_seconds"]),
             ("fixed", 0.0),
         ):
             time = np.where(self._is(kind), value, time)

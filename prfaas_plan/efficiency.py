@@ -66,6 +66,7 @@ class Efficiency:
     decode_width: float = quantity("1", "80 % of decode steps lie within a factor of", at_least=1, at_most=20)
     prefill_width: float = quantity("1", "80 % of prefills lie within a factor of", at_least=1, at_most=20)
     gemm_int8: float | None = _share("matrix products in INT8; absent where INT8 weights compute in BF16", default=None)
+    pass_seconds: float = _seconds("scheduling one more pass over a prompt that is worked off in chunks", default=0.0)
     note: str = text("what was fitted on, what was taken over", default="")
     family: str = ""
     """Whose constants these are: a family, ``generic``, or empty where the accelerator has its own."""

@@ -30,7 +30,8 @@ def prefill_time(
     """Estimate the time to prefill `batch` prompts of `tokens` new tokens [token] after `cached_tokens` each.
 
     Prompts are worked off in passes of at most `chunk_tokens` per attention group (``None`` or 0: in one pass). The
-    number of passes is taken as a real number, as in a server that fills a pass with tokens of the next prompt.
+    number of passes is taken as a real number, as in a server that fills a pass with tokens of the next prompt. Every
+    pass after the first costs a fixed time of its own, in which the server schedules it.
     With `pp` stages and n passes the pipeline takes (n + pp − 1) / n times the work of a stage. The result includes
     the fixed time of a request; where the deployment does not give it, the interval allows for a long one.
     Raises `InputError` for sizes that are not positive and finite.
@@ -69,6 +70,8 @@ def prefill_work(
     works.append(Work("kernel launches", "kernels", amount=layout.kernels * passes))
     if layout.linear_layers:
         works.append(Work("sequential scan", "scan", amount=layout.linear_layers * tokens))
+    if passes > 1.0:
+        works.append(Work("further passes", "passes", amount=passes - 1.0))
     works += all_reduces(deployment, rows, passes)
     works += expert_exchange(deployment, rows, passes, hidden_behind=True)
     works += prompt_exchange(deployment, cached_tokens + tokens, sequences)

@@ -23,14 +23,14 @@ class Work(NamedTuple):
     name: str
     kind: str
     """``gemm``, ``experts``, ``attention``, ``state``, ``routed``, ``elementwise``, ``reduce``, ``exchange``,
-    ``kernels``, ``scan`` or ``fixed``."""
+    ``kernels``, ``scan``, ``passes`` or ``fixed``."""
     flops: float = 0.0
     bytes: float = 0.0
     dtype: str = "bf16"
     rows: float = 1.0
     """Rows of a product (per expert for ``experts``), or keys per query for ``attention``."""
     amount: float = 0.0
-    """Kernels, messages, sequential tokens or seconds, by kind."""
+    """Kernels, messages, sequential tokens, passes or seconds, by kind."""
     bits: int = 16
     """Width the weights are stored in: 16, 8 or 4."""
     far: bool = False
@@ -157,7 +157,8 @@ def _waiting(work: Work, rates: Rates) -> Operation:
         shown = 1.0 - k.overlap if work.rows > 1.0 else 1.0
         spent = work.amount * k.all_to_all_seconds + work.bytes / _line(work, rates)
         return Operation(work.name, 0.0, 0.0, shown * spent, 0.0, 0.0, 0.0)
-    each = {"kernels": k.kernel_seconds, "scan": k.scan_token_seconds, "fixed": 1.0}[kind]
+    times = {"kernels": k.kernel_seconds, "scan": k.scan_token_seconds, "passes": k.pass_seconds, "fixed": 1.0}
+    each = times[kind]
     return Operation(work.name, 0.0, 0.0, 0.0, work.amount * each, 0.0, 0.0)
 
 

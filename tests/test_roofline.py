@@ -214,6 +214,23 @@ def test_a_cached_prefix_costs_less_than_computing_it() -> None:
     assert fresh.seconds < cached.seconds < whole.seconds
 
 
+@given(tokens=st.floats(1.0, 2e5), chunk=st.floats(256.0, 65536.0))
+def test_every_pass_after_the_first_costs_its_scheduling(tokens: float, chunk: float) -> None:
+    d = deployment()
+    spent = {o.name: o.seconds for o in prefill_time(d, tokens, 1, 0, chunk).operations}
+    each = d.rates.constants.pass_seconds
+    assert each > 0.0
+    assert spent.get("further passes", 0.0) == pytest.approx(max(0.0, tokens / chunk - 1.0) * each)
+
+
+@given(tokens=st.floats(1.0, 2e5), chunk=st.floats(256.0, 65536.0), factor=st.floats(1.0, 8.0))
+def test_larger_chunks_are_never_slower(tokens: float, chunk: float, factor: float) -> None:
+    d = deployment("deepseek-v3")
+    large, small = prefill_time(d, tokens, 1, 0, chunk * factor), prefill_time(d, tokens, 1, 0, chunk)
+    assert large.seconds <= small.seconds * (1.0 + 1e-9)
+    assert prefill_time(d, tokens, 1, 0, None).seconds <= large.seconds * (1.0 + 1e-9)
+
+
 def test_a_pipeline_fills_and_drains() -> None:
     """(n + pp − 1)/n with n passes: nearly pp times as slow per stage for one pass, nearly 1 for many."""
     flat, piped = (of(FULL, gpus=4, tp=4 // n, pp=n) for n in (1, 4))
