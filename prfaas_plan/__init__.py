@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from prfaas_plan import errors as errors
     from prfaas_plan.estimate import estimate_rows as estimate
+    from prfaas_plan.fleet import size as size
     from prfaas_plan.json_schema import schema as schema
     from prfaas_plan.kv_table import kv as kv
     from prfaas_plan.planner import compare as compare

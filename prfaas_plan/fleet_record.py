@@ -10,6 +10,7 @@ from prfaas_plan.fleet_routes import SiteRouting
 from prfaas_plan.fleet_search import Outcome
 from prfaas_plan.latency import FirstToken
 from prfaas_plan.plan_record import LinkUse, PoolUse
+from prfaas_plan.tabular import Tabular
 
 __all__ = ["FleetAlternative", "FleetPlan", "PeriodPlan", "Purchase"]
 
@@ -81,8 +82,8 @@ class FleetAlternative:
         return {"instances": dict(self.instances), "value": self.value}
 
 
-@dataclass(frozen=True, slots=True)
-class FleetPlan:
+@dataclass(frozen=True, slots=True, repr=False)
+class FleetPlan(Tabular):
     """The best plan of a fleet."""
 
     scenario: str

@@ -53,7 +53,9 @@ def _scenario() -> Schema:
     properties["cluster"]["minItems"] = 1
     properties["link"]["items"]["anyOf"] = [{"required": [f"bandwidth_gbps{end}"]} for end in ("", "_max")]
     properties["workload"] = _with_lengths(_record(WorkloadTable))
-    properties["demand"] = {"type": "array", "items": _with_lengths(_record(DemandTable))}
+    demand = _with_lengths(_record(DemandTable))
+    demand["properties"]["output_tokens"] = properties["workload"]["properties"]["output_tokens"]
+    properties["demand"] = {"type": "array", "items": demand}
     period = _record(Period)
     period["properties"]["rates"] = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
     properties["period"] = {"type": "array", "items": period}

@@ -25,6 +25,7 @@ from prfaas_plan.model import ModelProfile
 from prfaas_plan.parameters import active_parameters, total_parameters, weight_bytes
 from prfaas_plan.schema import MOST_TOKENS
 from prfaas_plan.services import PrefillService, prefill_of
+from prfaas_plan.tabular import Tabular
 from prfaas_plan.units import GBPS
 
 __all__ = ["DEFAULT_LENGTHS", "KvRow", "KvTable", "kv"]
@@ -82,8 +83,8 @@ class KvRow:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class KvTable:
+@dataclass(frozen=True, slots=True, repr=False)
+class KvTable(Tabular):
     """The KV cache of one model."""
 
     model: str

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from prfaas_plan.simulation_measures import LEVELS, TimeRow
 from prfaas_plan.simulation_statistics import Estimate, estimate
+from prfaas_plan.tabular import Tabular
 
 __all__ = ["LinkLoad", "PolicyComparison", "PoolLoad", "Saving", "SimulationResult", "stable"]
 
@@ -92,8 +93,8 @@ class LinkLoad:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class SimulationResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class SimulationResult(Tabular):
     """What was simulated and what came out."""
 
     scenario: str

@@ -9,6 +9,7 @@ from typing import Any
 
 from prfaas_plan.case import Case, operating_points, planned_system
 from prfaas_plan.errors import PlanError, ProfileNotFoundError
+from prfaas_plan.fleet_record import FleetPlan
 from prfaas_plan.latency import mean_ttft
 from prfaas_plan.laws import LogNormal
 from prfaas_plan.plan_record import Plan, cost_per_hour
@@ -72,21 +73,22 @@ def row_of_point(case: Case, point: OperatingPoint) -> Row:
     )
 
 
-def row_of_plan(found: Plan) -> Row:
-    """Give the same metrics of a plan."""
-    home = next(pool.cluster for pool in found.pools if pool.role == "decode")
-    prefill = [pool for pool in found.pools if pool.role == "prefill"]
+def row_of_plan(found: Plan | FleetPlan) -> Row:
+    """Give the same metrics of a plan, or of the busiest period of a fleet's."""
+    pools, links = (found.pools, found.links) if isinstance(found, Plan) else (found.busiest.pools, found.busiest.links)
+    home = {pool.cluster for pool in pools if pool.role == "decode"}
+    prefill = [pool for pool in pools if pool.role == "prefill"]
     return (
         found.lambda_max_rps,
         found.threshold_tokens,
         found.offloaded_fraction,
         found.bottleneck,
-        sum(pool.instances for pool in prefill if pool.cluster != home),
-        sum(pool.instances for pool in prefill if pool.cluster == home),
-        sum(pool.instances for pool in found.pools if pool.role == "decode"),
+        sum(pool.instances for pool in prefill if pool.cluster not in home),
+        sum(pool.instances for pool in prefill if pool.cluster in home),
+        sum(pool.instances for pool in pools if pool.role == "decode"),
         found.gpus,
-        sum(link.used_gbps for link in found.links),
-        found.ttft_s.mean,
+        sum(link.used_gbps for link in links),
+        None if found.ttft_s is None else found.ttft_s.mean,
         found.tpot_s,
         found.cost_usd_per_hour,
         found.usd_per_million_output_tokens,
@@ -113,8 +115,8 @@ def exact_rows(inputs: Inputs, cases: Sequence[int]) -> list[Row]:
     waiting: dict[Any, list[tuple[int, Case, System, int]]] = defaultdict(list)
     for i, positions in enumerate(places):
         try:
-            if inputs.needs_whole_plans:
-                rows[i] = row_of_plan(plan(inputs.changed(positions), profiles=inputs.profiles))
+            if inputs.needs_whole_plan(positions):
+                rows[i] = row_of_plan(_whole_plan(inputs, positions))
                 continue
             case = inputs.case(positions)
             system, instances = planned_system(case)
@@ -128,6 +130,15 @@ def exact_rows(inputs: Inputs, cases: Sequence[int]) -> list[Row]:
         for i, row in _searched(group):
             rows[i] = row
     return [row for row in rows if row is not None]
+
+
+def _whole_plan(inputs: Inputs, positions: tuple[int, ...]) -> Plan | FleetPlan:
+    scenario = inputs.changed(positions)
+    if not scenario.is_fleet:
+        return plan(scenario, profiles=inputs.profiles)
+    from prfaas_plan.fleet import fleet_plan
+
+    return fleet_plan(scenario, profiles=inputs.profiles)
 
 
 def _searched(group: list[tuple[int, Case, System, int]]) -> Iterator[tuple[int, Row]]:

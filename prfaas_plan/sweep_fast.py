@@ -91,7 +91,12 @@ class _Fast:
             raise
         except PlanError:
             return nothing
-        if self.inputs.needs_whole_plans or system.remote is None or system.local is None or len(members) < _FEWEST:
+        if (
+            self.inputs.needs_whole_plan(first)
+            or system.remote is None
+            or system.local is None
+            or len(members) < _FEWEST
+        ):
             return nothing
         batch = self._batch(case, system, places, len(members))
         needs, means = self._needs(first, system)

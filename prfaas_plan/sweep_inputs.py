@@ -48,22 +48,17 @@ class Inputs:
 
     def __init__(self, scenario: Scenario, design: Design, profiles: Folders = ()) -> None:
         self.scenario, self.design, self.profiles = scenario, design, profiles
-        self.needs_whole_plans = scenario.is_fleet or any(k.startswith("slo.ttft") for k in self._paths())
         self._faults: list[Fault] = []
         self.knobs = [self._knob(axis) for axis in design.axes]
         if self._faults:
             raise InputError(self._faults)
         self._found: dict[tuple[int, ...], Case | PlanError] = {}
+        self._whole: dict[tuple[int, ...], bool] = {}
         self._workloads: dict[tuple[int, ...], Workload | PlanError] = {}
-
-    def _paths(self) -> list[str]:
-        """List what is varied, and the promises of a time to first token that the scenario makes."""
-        promised = [f"slo.{name}" for name in ("ttft_s", "ttft_p90_s") if getattr(self.scenario.slo, name) is not None]
-        return [*promised, *(axis.path for axis in self.design.axes)]
 
     def _knob(self, axis: Axis) -> Knob:
         steps = axis.path.split(".")
-        if not self.needs_whole_plans:
+        if not _needs_whole_plan(self.scenario):
             if len(steps) == 3 and steps[0] in ("cluster", "link"):
                 fields = _CLUSTER_FIELDS if steps[0] == "cluster" else _LINK_FIELDS
                 if steps[2] in fields:
@@ -118,6 +113,13 @@ class Inputs:
     def key(self, positions: tuple[int, ...], *kinds: str) -> tuple[int, ...]:
         """Give the places on the axes of some kinds: cases with one key share what these kinds decide."""
         return tuple(p for knob, p in zip(self.knobs, positions, strict=True) if knob.kind in kinds)
+
+    def needs_whole_plan(self, positions: tuple[int, ...]) -> bool:
+        """Say whether a case is more than a threshold and a split, so that only a plan of its own answers it."""
+        key = self.key(positions, "other")
+        if key not in self._whole:
+            self._whole[key] = _needs_whole_plan(self.changed(positions, "other"))
+        return self._whole[key]
 
     def looked_up(self, positions: tuple[int, ...]) -> Case:
         """Look up a case with its own values of all but numbers, shared by all cases that have the same.
@@ -198,3 +200,8 @@ class Inputs:
             local=clusters[scenario.cluster.index(found.local)],
             link=links[scenario.link.index(found.link)] if found.link else None,
         )
+
+
+def _needs_whole_plan(scenario: Scenario) -> bool:
+    """Say whether a scenario is a fleet, or promises a time to first token, which moves the threshold."""
+    return scenario.is_fleet or scenario.slo.ttft_p90_s is not None

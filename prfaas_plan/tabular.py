@@ -10,6 +10,7 @@ __all__ = ["Tabular", "flatten"]
 
 _LISTS = ("rows", "deployments")
 _MOST_ROWS = 200
+_MOST_SHOWN = 8
 
 
 class Tabular:
@@ -23,6 +24,11 @@ class Tabular:
     def to_dict(self) -> dict[str, Any]:
         """Give the result under the keys of the interface."""
         raise NotImplementedError
+
+    def __repr__(self) -> str:
+        scalars = [(k, v) for k, v in flatten(self.to_dict()).items() if v is not None and not isinstance(v, bool)]
+        shown = ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in scalars[:_MOST_SHOWN])
+        return f"<{type(self).__name__} {shown}>"
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Give flat records with one set of keys: one for each row or deployment, or one for the whole result.

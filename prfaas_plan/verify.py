@@ -16,6 +16,7 @@ from prfaas_plan.parameters import total_parameters
 from prfaas_plan.planner import compare
 from prfaas_plan.profiles import list_profiles, load_toml
 from prfaas_plan.scenario import load_scenario
+from prfaas_plan.tabular import Tabular
 from prfaas_plan.units import UNITS
 
 __all__ = ["Check", "Verification", "verify"]
@@ -63,8 +64,8 @@ class Check:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+@dataclass(frozen=True, slots=True, repr=False)
+class Verification(Tabular):
     """Every check, and whether all hold."""
 
     checks: tuple[Check, ...]

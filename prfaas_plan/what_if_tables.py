@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prfaas_plan.case import Case, look_up, operating_points, planned_system
-from prfaas_plan.errors import PlanError
+from prfaas_plan.errors import Fault, PlanError, ScenarioError
 from prfaas_plan.loaded import loaded_ttft
 from prfaas_plan.plan_record import Comparison, Plan
 from prfaas_plan.planner import compare, plan
@@ -110,6 +110,9 @@ def what_if(scenario: Scenario, *, profiles: Folders = ()) -> WhatIf:
 
     Raises as `plan` does.
     """
+    if scenario.is_fleet:
+        problem = "a what-if report shows one local and at most one remote cluster of fixed sizes; plan this as a fleet"
+        raise ScenarioError(Fault(scenario.where or scenario.name, "", problem))
     case = look_up(scenario, profiles)
     points = operating_points(case)
     best = plan(scenario, profiles=profiles)

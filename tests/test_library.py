@@ -29,7 +29,7 @@ def test_importing_the_package_imports_nothing_else() -> None:
 
 def test_every_public_name_is_there_and_says_what_it_does() -> None:
     for name in pp.__all__:
-        if name in ("__version__", "size"):
+        if name == "__version__":
             continue
         assert getattr(pp, name).__doc__, name
     assert set(pp.__all__) <= set(dir(pp))
@@ -118,3 +118,15 @@ def test_the_examples_are_well_typed(tmp_path: Path) -> None:
         (tmp_path / f"example_{index}.py").write_text(body, encoding="utf-8")
     shown, errors, code = api.run(["--strict", "--cache-dir", str(tmp_path / "cache"), str(tmp_path)])
     assert code == 0, shown + errors
+
+
+def test_every_result_shows_itself_and_gives_rows() -> None:
+    table = pp.kv("kimi-linear-48b-a3b", [8192, 131072])
+    assert repr(table).startswith("<KvTable model kimi-linear-48b-a3b")
+    assert [row["length_tokens"] for row in table.to_rows()] == [8192, 131072]
+    simulated = pp.simulate(pp.load_scenario(), 0.5, requests=200, replications=2)
+    assert repr(simulated).startswith("<SimulationResult")
+    assert len(simulated.to_rows()) == 1
+    fleet = pp.size(pp.load_scenario(), 3.0, minimize="gpus")
+    assert repr(fleet).startswith("<FleetPlan scenario case-study")
+    assert "case-study" in fleet._repr_html_()

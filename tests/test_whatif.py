@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prfaas_plan.errors import InputError, PlanError, ProfileNotFoundError
+from prfaas_plan.fleet import fleet_plan
 from prfaas_plan.planner import plan
 from prfaas_plan.scenario import Scenario, load_scenario
 from prfaas_plan.sweep_cases import METRICS, row_of_plan
@@ -145,6 +146,17 @@ def test_zip_takes_one_value_of_each(base: Scenario) -> None:
     assert [(r["cluster.local.instances"], r["cluster.prfaas.instances"]) for r in result.rows()] == [
         (6, 2), (8, 4), (10, 6)]  # fmt: skip
     assert_rows_equal_plans(base, result)
+
+
+def test_fleets_and_promised_first_tokens_are_planned_whole(base: Scenario) -> None:
+    result = sweep(base, ["objective=throughput,gpus", "workload.rate_rps=2", "cluster.prfaas.instances=3,4"])
+    for row in result.rows():
+        scenario = base
+        for path in result.varied:
+            scenario = scenario.replace(path, row[path])
+        own = fleet_plan(scenario) if scenario.is_fleet else plan(scenario)
+        assert tuple(row[name] for name in METRICS) == row_of_plan(own)
+    assert_rows_equal_plans(base, sweep(base, ["slo.ttft_p90_s=6,12", "link.0.bandwidth_gbps=10,100"]), 4)
 
 
 def test_progress_reaches_the_end(base: Scenario) -> None:

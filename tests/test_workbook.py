@@ -14,14 +14,19 @@ from typing import Any
 
 import pytest
 
+from prfaas_plan.case import look_up, planned_system
+from prfaas_plan.errors import InputError, ScenarioError
 from prfaas_plan.latency import unloaded_ttft
 from prfaas_plan.plan_record import Plan
-from prfaas_plan.planner import compare, look_up, plan, planned_system
+from prfaas_plan.planner import compare, plan
 from prfaas_plan.reporting import report
 from prfaas_plan.scenario import Scenario, load_scenario
 from prfaas_plan.throughput import operate
 from prfaas_plan.units import GBPS
+from prfaas_plan.whatif import sweep
+from prfaas_plan.whatif_report import report_sweep
 from prfaas_plan.workload import Constant, Empirical, LogNormal, Mixture
+from prfaas_plan.writers.book import write_document
 
 SOFFICE = shutil.which("soffice")
 needs_libreoffice = pytest.mark.skipif(SOFFICE is None, reason="LibreOffice (soffice) is not installed")
@@ -329,3 +334,30 @@ def test_names_stay_texts(tmp_path: Path) -> None:
         assert not any("hyperlink" in sheet for sheet in sheets)
         assert "<script>" not in texts
         assert "\u202e" not in texts
+
+
+def test_a_document_as_a_workbook_keeps_texts_as_texts(tmp_path: Path) -> None:
+    base = load_scenario("case-study")
+    result = sweep(dataclasses.replace(base, name=EVIL[0]), ["link.0.bandwidth_gbps=10,100", "kv.engine=sglang,vllm"])
+    content = write_document(report_sweep(result))
+    assert content == write_document(report_sweep(result))
+    path = tmp_path / "sweep.xlsx"
+    path.write_bytes(content)
+    with zipfile.ZipFile(path) as file:
+        sheets = [file.read(n).decode() for n in file.namelist() if n.startswith("xl/worksheets/sheet")]
+        assert "lambda_max_rps" in file.read("xl/sharedStrings.xml").decode()
+    assert not any("<f>" in sheet for sheet in sheets)
+    assert sheets[0].count("<row ") == 5
+
+
+def test_a_fleet_is_refused_with_the_reason(tmp_path: Path) -> None:
+    scenario = priced().replace("budget_usd_per_hour", 100)
+    with pytest.raises(ScenarioError, match="plan this as a fleet"):
+        report(scenario, tmp_path / "fleet.xlsx")
+
+
+@pytest.mark.parametrize("name", ["plan.pdf", "plan", "plan.xls"])
+def test_other_endings_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"\.xlsx, \.html, \.md"):
+        report("case-study", tmp_path / name)
+    assert not (tmp_path / name).exists()

@@ -21,9 +21,12 @@ __all__ = ["Book", "Sheet", "write_document"]
 CREATED: Final = dt.datetime(2026, 1, 1, tzinfo=dt.UTC).replace(tzinfo=None)
 """Date in the properties of every workbook, so that the same plan gives the same bytes."""
 
+_ONE_LINE = 16
+"""Headings up to this many characters stand on one line."""
 _STYLES: dict[str, dict[str, Any]] = {
     "title": {"bold": True, "font_size": 16},
     "heading": {"bold": True, "bottom": 1, "text_wrap": True, "valign": "top", "bg_color": "#E8EDF3"},
+    "part": {"bold": True, "font_size": 12},
     "text": {"valign": "top"},
     "wrap": {"text_wrap": True, "valign": "top"},
     "unit": {"font_color": "#555555", "valign": "top"},
@@ -123,10 +126,11 @@ class Sheet:
         """Write a row of headings."""
         for i, name in enumerate(names):
             self.text(row, column + i, name, "heading")
+        self.sheet.set_row(row, 32.0 if max(map(len, names), default=0) > _ONE_LINE else 16.0)
 
     def table(self, row: int, table: Table) -> int:
         """Write a table of fixed values and give the row below it."""
-        self.text(row, 0, table.title, "heading")
+        self.text(row, 0, table.title, "part")
         self.headings(row + 1, [heading(c) for c in table.columns])
         for i, values in enumerate(table.rows):
             for j, (value, column) in enumerate(zip(values, table.columns, strict=True)):

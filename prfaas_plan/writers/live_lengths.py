@@ -206,7 +206,7 @@ class LiveCurve:
 def write_curve(sheet: Sheet, row: int, title: str, curve: Curve, law: LiveLaw) -> tuple[LiveCurve, int]:
     """Write a curve, one line a piece, with the moments and the integral at the start of each; give the row below."""
     heads = ["from [tokens]", "c0", "c1", "c2", "from, within the law"]
-    sheet.text(row, 0, title, "heading")
+    sheet.text(row, 0, title, "part")
     sheet.headings(row + 1, [*heads, *[""] * (law.width - 3), "H0", "H1", "H2", "integral"])
     begins = [0.0, *curve.breaks]
     lines: list[tuple[Cell, ...]] = []

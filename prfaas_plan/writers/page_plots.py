@@ -54,7 +54,7 @@ def _threshold(found: WhatIf, table: Table) -> Plot:
     y = Axis("requests per second", 0.0, _top(1.6 * best))
     lines = [
         Line("remote allows", _series(rows, "remote_rps"), "a", 0.75, "right"),
-        Line("local prefill allows", _series(rows, "local_rps"), "b", 0.0, "left"),
+        Line("local prefill allows", _series(rows, "local_rps"), "b", 0.0, "right"),
         Line("decode allows", _series(rows, "decode_rps"), "c", 0.9),
         Line("served", _series(rows, "lambda_max_rps"), "main", 0.8, "above"),
     ]
@@ -118,7 +118,7 @@ def _kv_rate(found: WhatIf, table: Table) -> Plot:
     for field, cluster, style in named:
         points = [(float(r.length_tokens), float(v)) for r in rows if (v := getattr(r, field)) is not None]
         if points and cluster is not None:
-            lines.append(Line(f"{cluster.gpus_per_instance} × {cluster.accelerator}", points, style, 0.4))
+            lines.append(Line(f"{cluster.gpus_per_instance} × {cluster.accelerator}", points, style, 0.4, "right"))
     top = max((b for line in lines for _, b in line.points), default=1.0)
     says = "KV cache that one instance produces each second while it prefills: what a link must carry per instance."
     axes = (x, Axis("Gbit/s per instance", 0.0, _top(top)))

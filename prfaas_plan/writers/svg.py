@@ -201,7 +201,11 @@ def span_chart(
     def at(v: float) -> float:
         return 20.0 + (_WIDTH - 40.0) * axis.share(v)
 
-    parts = [_open(name, title, description, height)]
+    foot = height - 22.0
+    parts = [
+        _open(name, title, description, height),
+        f'<line class="line main" x1="{at(value):.1f}" x2="{at(value):.1f}" y1="14" y2="{foot:.1f}"/>',
+    ]
     for i, (label, start, end) in enumerate(spans):
         top = 20.0 + 44.0 * i
         width = max(1.0, at(end) - at(start))
@@ -209,8 +213,6 @@ def span_chart(
         parts.append(f'<rect class="bar" x="{at(start):.1f}" y="{top + 16:.1f}" width="{width:.1f}" height="14"/>')
         parts.append(f'<text x="{at(start) - 4:.1f}" y="{top + 27:.1f}" text-anchor="end">{show(start)}</text>')
         parts.append(f'<text x="{at(end) + 4:.1f}" y="{top + 27:.1f}">{show(end)}</text>')
-    foot = height - 22.0
-    parts.append(f'<line class="line main" x1="{at(value):.1f}" x2="{at(value):.1f}" y1="14" y2="{foot:.1f}"/>')
     words = f"{show(value, unit)} as planned"
     parts.append(
         f'<text class="name" x="{at(value):.1f}" y="{foot + 15:.1f}" text-anchor="middle">{escaped(words)}</text>'

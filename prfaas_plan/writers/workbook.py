@@ -35,7 +35,7 @@ _BINS = 20
 def write_workbook(found: WhatIf) -> bytes:
     """Write the workbook of a plan; the same plan gives the same bytes."""
     book = Book(f"{found.plan.scenario}: what-if workbook")
-    results = book.sheet("Plan", [42, 20, 12, 20, 70])
+    results = book.sheet("Plan", [42, 38, 12, 38, 70])
     inputs_sheet = book.sheet("Inputs", [34, 18, 12, 78])
     grids = book.sheet("What-if", [16, 16, 16, 16, 16, 16, 16, 16])
     lengths = book.sheet("Lengths", [18, 20, 18, 18, 18, 18, 18, 18, 14])
