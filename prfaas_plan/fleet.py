@@ -145,13 +145,15 @@ def _any_size(case: FleetCase, target_rps: float) -> FleetCase:
 
 
 def _cheapest(outcome: Outcome, settings: Settings) -> Outcome:
-    """Of the plans that reach the same rate take the one that costs least, or has the fewest accelerators."""
+    """Of the plans that reach the same rate take the cheapest (the one with the fewest accelerators without prices)."""
     case = outcome.model.case
     choices = any(s.fewest < s.most for s in case.stations) or any(w.bought for w in case.wires)
     if not choices and (case.periods == 1 or not any(s.both for s in case.stations)):
         return outcome
-    priced = any(s.usd_per_hour for s in case.stations)
-    cheaper = replace(case, objective="cost" if priced else "gpus")
+    stations = case.stations
+    if not any(s.usd_per_hour for s in stations):
+        stations = tuple(replace(s, usd_per_hour=float(s.gpus)) for s in stations)
+    cheaper = replace(case, stations=stations, objective="cost")
     cheaper = cheaper.with_limits(switching_usd=max(case.limits.switching_usd, _LITTLE_USD))
     rate = evaluate(outcome).largest_rate * (1.0 - _SLACK)
     quiet = replace(settings, gap=max(settings.gap, 1e-3), time_limit_s=settings.time_limit_s / 2.0)

@@ -18,7 +18,8 @@ from prfaas_plan.numerics import Curve
 __all__ = ["Bin", "Offer", "Stretch", "cheapest", "cut", "first_edges", "mean_price"]
 
 _TIE = 1e-11
-_LEAST_SHARE = 1e-12
+_LEAST_SHARE = 1e-6
+"""Requests rarer than one in a million are left out: a limit that only they miss is met."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,6 @@ def mean_price(law: LengthLaw, offers: Sequence[Offer], stretches: Sequence[Stre
     for stretch in stretches:
         if stretch.offer is not None:
             total += law.expect(offers[stretch.offer].price, stretch.low, stretch.high)
-        elif law.share(stretch.low, stretch.high) > 0.0:
+        elif law.share(stretch.low, stretch.high) > _LEAST_SHARE:
             return math.inf
     return total

@@ -11,7 +11,6 @@ from prfaas_plan.fleet_case import FleetCase
 from prfaas_plan.fleet_record import UNITS_OF, FleetPlan
 from prfaas_plan.fleet_search import Outcome, Settings
 from prfaas_plan.fleet_solve import solve_fleet, solve_routing
-from prfaas_plan.fleet_variables import Model
 from prfaas_plan.solver import Options, solve
 
 __all__ = ["BreakEven", "Worth", "WorthLine", "worth"]
@@ -19,6 +18,7 @@ __all__ = ["BreakEven", "Worth", "WorthLine", "worth"]
 _STEP = 1e-2
 _KINK = 0.05
 _NOTHING = 1e-9
+_TRIED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,8 @@ class BreakEven:
     instances: int
     price_usd_per_gpu_hour: float
     pays_below_usd_per_gpu_hour: float | None
-    """``None`` where the plan cannot do without it at any price."""
+    """``None`` where the plan cannot do without it at any price. What is not bought was tried with up to four
+    instances."""
     pays_below_ratio: float | None
     """The same as a share of the dearest accelerator's price."""
 
@@ -258,38 +259,34 @@ def _whole_step(q: _Question, line: WorthLine, settings: Settings) -> float | No
 
 
 def _break_even(q: _Question, settings: Settings) -> tuple[BreakEven, ...]:
-    """Price what was not bought from the relaxed programme, and what was bought by planning without it."""
+    """Price what was not bought by planning with a few of it, and what was bought by planning without it."""
     if q.plan.objective != "cost":
         return ()
     case, model = q.case, q.base.model
-    reduced = _reduced_costs(model, settings)
     dearest = max((s.usd_per_hour / s.gpus for s in case.stations), default=0.0)
     found = []
     for c, station in enumerate(case.stations):
         if station.fewest > 0 or station.most == 0:
             continue
         count = round(q.base.values[model.owned[c]])
-        if count == 0:
-            below: float | None = (station.usd_per_hour - reduced[c]) / station.gpus
-        else:
-            below = _pays_up_to(q, c, count, settings)
+        below = _enters_below(q, c, settings) if count == 0 else _pays_up_to(q, c, count, settings)
         ratio = None if below is None or dearest <= 0.0 else below / dearest
         price = station.usd_per_hour / station.gpus
         found.append(BreakEven(station.name, station.accelerator, count, price, below, ratio))
     return tuple(found)
 
 
-def _reduced_costs(model: Model, settings: Settings) -> dict[int, float]:
-    """Give what one instance of each station costs more than it saves [USD/h], all numbers free to be fractions."""
-    program = model.program.relaxed()
-    solution = solve(program, Options(settings.time_limit_s))
-    costs = {c: program.objective.get(v, 0.0) for c, v in model.owned.items()}
-    by_variable = {v: c for c, v in model.owned.items()}
-    for row in program.rows:
-        for v, coefficient in row.terms.items():
-            if v in by_variable:
-                costs[by_variable[v]] -= solution.duals.get(row.name, 0.0) * coefficient
-    return {c: max(0.0, x) for c, x in costs.items()}
+def _enters_below(q: _Question, c: int, settings: Settings) -> float | None:
+    """Give the price per GPU-hour below which one to four instances of a station lower the cost of the fleet."""
+    station = q.case.stations[c]
+    prices = []
+    for count in range(1, min(station.most, _TRIED) + 1):
+        held = replace(station, fewest=count, most=count)
+        case = replace(q.case, stations=(*q.case.stations[:c], held, *q.case.stations[c + 1 :]))
+        again = solve_fleet(case, q.plan.target_rps, replace(settings, progress=None))
+        if again is not None:
+            prices.append((station.usd_per_hour - (again.value - q.base.value) / count) / station.gpus)
+    return max(prices, default=None)
 
 
 def _pays_up_to(q: _Question, c: int, count: int, settings: Settings) -> float | None:

@@ -1,6 +1,6 @@
 """Random small fleets against exhaustive enumeration: every split of the instances, routing by a fine linear programme.
 
-The oracle is written on its own, with SciPy and 160 bins, and knows nothing of the planner's rows. The suite takes a
+The oracle is written on its own, with SciPy and 300 bins, and knows nothing of the planner's rows. The suite takes a
 few fleets; PRFAAS_FLEETS=300 takes as many as one likes.
 """
 
@@ -11,20 +11,26 @@ import math
 import os
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from scipy.sparse import csr_matrix
 
 from prfaas_plan.fleet_case import FleetCase, Limits, State, Station, Traffic, Wire, connect
-from prfaas_plan.fleet_search import Settings
-from prfaas_plan.fleet_solve import solve_fleet
+from prfaas_plan.fleet_evaluate import evaluate
+from prfaas_plan.fleet_search import Settings, start
+from prfaas_plan.fleet_solve import solve_fleet, solve_routing
+from prfaas_plan.fleet_tidy import tidy
 from prfaas_plan.laws import Constant, Histogram, LengthLaw, LogNormal
 from prfaas_plan.numerics import Curve
+from prfaas_plan.solver import solve
 
-FLEETS = int(os.environ.get("PRFAAS_FLEETS", "10"))
-MOST_SPLITS = 10**9 if "PRFAAS_FLEETS" in os.environ else 60
-FINE_BINS = 120
+FLEETS = int(os.environ.get("PRFAAS_FLEETS", "8"))
+MOST_SPLITS = 10**9 if "PRFAAS_FLEETS" in os.environ else 30
+LEVELS = sorted({i / 120 for i in range(1, 120)} | {x for i in range(1, 101) for x in (i / 1600, 1 - i / 1600)})
+"""Levels of the quantiles that cut the oracle's bins; finer in the tails, to which a narrow link leads."""
 
 
 def random_law(rng: random.Random) -> LengthLaw:
@@ -92,51 +98,52 @@ class Oracle:
 
     def __init__(self, case: FleetCase) -> None:
         self.case = case
-        self.columns: list[tuple[int, int, int, int]] = []
-        rows: list[list[tuple[int, float]]] = []
-        served: list[tuple[list[int], float]] = []
         n = len(case.stations)
-        prefill: list[list[tuple[int, float]]] = [[] for _ in range(n)]
-        decode: list[list[tuple[int, float]]] = [[] for _ in range(n)]
-        wire: list[list[tuple[int, float]]] = [[] for _ in case.wires]
-        late: list[list[tuple[int, float]]] = [[] for _ in case.traffic]
-        count = 1
+        self.prefill: list[list[tuple[int, float]]] = [[] for _ in range(n)]
+        self.decode: list[list[tuple[int, float]]] = [[] for _ in range(n)]
+        self.wire: list[list[tuple[int, float]]] = [[] for _ in case.wires]
+        self.late: list[list[tuple[int, float]]] = [[] for _ in case.traffic]
+        self.served: list[tuple[list[int], float]] = []
+        self.count = 1
         for o, t in enumerate(case.traffic):
-            cuts = {t.law.quantile(i / FINE_BINS) for i in range(1, FINE_BINS)} | self._limits(t)
+            cuts = {t.law.quantile(level) for level in LEVELS} | self._limits(t)
             for low, high in itertools.pairwise([-math.inf, *sorted(cuts), math.inf]):
-                share = t.law.share(low, high)
-                if share <= 1e-12:
-                    continue
-                mine = []
-                for p, d, w in self._ways(t):
-                    seconds = case.stations[p].seconds
-                    assert seconds is not None
-                    x = min(high, t.law.support[1])
-                    first = seconds(x) + (
-                        t.kv_gbit(x) / (case.wires[w].most_gbps * 0.9) + 0.015 if w is not None else 0
-                    )
-                    if first > t.ttft_s * (1 + 1e-9):
-                        if not t.late_share:
-                            continue
-                        late[o].append((count, 1.0))
-                    prefill[p].append((count, t.law.expect(seconds, low, high) / share))
-                    decode[d].append((count, t.decode_seconds[d] or 0.0))
-                    if w is not None:
-                        wire[w].append((count, t.law.expect(t.kv_gbit, low, high) / share))
-                    mine.append(count)
-                    count += 1
-                served.append((mine, -share * case.states[0].rates[o]))
-            late[o].append((0, -t.late_share * case.states[0].rates[o]))
-        rows = [*prefill, *decode, *wire, *late]
-        self.a_ub = np.zeros((len(rows), count))
+                if t.law.share(low, high) > 1e-6:
+                    self._add(o, t, low, high)
+            self.late[o].append((0, -t.late_share * case.states[0].rates[o]))
+        rows = [*self.prefill, *self.decode, *self.wire, *self.late]
+        self.a_ub = np.zeros((len(rows), self.count))
         for i, row in enumerate(rows):
             for j, value in row:
                 self.a_ub[i, j] = value
-        self.a_eq = np.zeros((len(served), count))
-        for i, (mine, weight) in enumerate(served):
+        self.a_eq = np.zeros((len(self.served), self.count))
+        for i, (mine, weight) in enumerate(self.served):
             self.a_eq[i, mine] = 1.0
             self.a_eq[i, 0] = weight
+        self.columns = self.a_ub.shape[1]
+        self.a_ub, self.a_eq = csr_matrix(self.a_ub), csr_matrix(self.a_eq)
         self.wires = [w.most_gbps * 0.9 for w in case.wires]
+
+    def _add(self, o: int, t: Traffic, low: float, high: float) -> None:
+        share, mine = t.law.share(low, high), []
+        for p, d, w in self._ways(t):
+            seconds = self.case.stations[p].seconds
+            assert seconds is not None
+            x = min(high, t.law.support[1])
+            first = seconds(x)
+            if w is not None:
+                first += t.kv_gbit(x) / (self.case.wires[w].most_gbps * 0.9) + 0.015
+            if first > t.ttft_s * (1 + 1e-9):
+                if not t.late_share:
+                    continue
+                self.late[o].append((self.count, 1.0))
+            self.prefill[p].append((self.count, t.law.expect(seconds, low, high) / share))
+            self.decode[d].append((self.count, t.decode_seconds[d] or 0.0))
+            if w is not None:
+                self.wire[w].append((self.count, t.law.expect(t.kv_gbit, low, high) / share))
+            mine.append(self.count)
+            self.count += 1
+        self.served.append((mine, -share * self.case.states[0].rates[o]))
 
     def _limits(self, t: Traffic) -> set[float]:
         """Lengths at which a route stops meeting the time to first token, by bisection."""
@@ -170,9 +177,9 @@ class Oracle:
 
     def rate(self, prefill: tuple[int, ...], decode: tuple[int, ...]) -> float:
         right = [*prefill, *decode, *self.wires, *([0.0] * len(self.case.traffic))]
-        cost = np.zeros(self.a_ub.shape[1])
+        cost = np.zeros(self.columns)
         cost[0] = -1.0
-        found = linprog(cost, self.a_ub, right, self.a_eq, np.zeros(len(self.a_eq)), method="highs")
+        found = linprog(cost, self.a_ub, right, self.a_eq, np.zeros(len(self.served)), method="highs-ds")
         assert found.status == 0
         return float(-found.fun)
 
@@ -236,3 +243,130 @@ def test_least_cost_is_that_of_the_cheapest_enumerated_fleet(seed: int) -> None:
     assert found.value == pytest.approx(want, rel=1e-4)
     assert found.gap_fraction <= 1e-4
     assert solve_fleet(case, largest * 1.01) is None
+
+
+PROPERTY_SEEDS = range(int(os.environ.get("PRFAAS_FLEETS_PROPERTIES", "6")))
+
+
+def rate_of(case: FleetCase) -> float:
+    found = solve_fleet(case, None, Settings(gap=2e-5))
+    return 0.0 if found is None else found.value
+
+
+@pytest.mark.parametrize("seed", PROPERTY_SEEDS)
+def test_more_of_anything_never_lowers_the_rate(seed: int) -> None:
+    case = random_fleet(seed, ranges=False)
+    rate, rng = rate_of(case), random.Random(seed)
+    c = rng.randrange(len(case.stations))
+    station = case.stations[c]
+    bigger = replace(station, fewest=station.fewest + 1, most=station.most + 1)
+    more = replace(case, stations=(*case.stations[:c], bigger, *case.stations[c + 1 :]))
+    assert rate_of(more) >= rate * (1 - 1e-4)
+    wider = replace(
+        case, wires=tuple(replace(w, least_gbps=w.least_gbps * 2, most_gbps=w.most_gbps * 2) for w in case.wires)
+    )
+    assert rate_of(wider) >= rate * (1 - 1e-4)
+
+
+@pytest.mark.parametrize("seed", PROPERTY_SEEDS)
+def test_twice_the_fleet_serves_at_least_twice_and_its_relaxation_exactly_twice(seed: int) -> None:
+    case = random_fleet(seed, ranges=False)
+    case = replace(case, traffic=tuple(replace(t, ttft_s=math.inf, late_share=0.0) for t in case.traffic))
+    twice = replace(
+        case,
+        stations=tuple(replace(s, fewest=2 * s.fewest, most=2 * s.most) for s in case.stations),
+        wires=tuple(replace(w, least_gbps=2 * w.least_gbps, most_gbps=2 * w.most_gbps) for w in case.wires),
+    )
+    assert rate_of(twice) >= 2 * rate_of(case) * (1 - 1e-4)
+    models = [start(c, None, Settings()).model() for c in (case, twice)]
+    if not models[0].unreachable:
+        one, two = (solve(m.program.relaxed()).objective for m in models)
+        assert two == pytest.approx(2 * one, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", PROPERTY_SEEDS)
+def test_the_order_of_sites_links_and_demands_changes_nothing(seed: int) -> None:
+    case, rng = random_fleet(seed, ranges=False), random.Random(seed)
+    order = rng.sample(range(len(case.stations)), len(case.stations))
+    stations = tuple(case.stations[i] for i in order)
+    wires = tuple(rng.sample(case.wires, len(case.wires)))
+    traffic = tuple(
+        replace(
+            t,
+            decode_seconds=tuple(t.decode_seconds[i] for i in order),
+            prefill_longest=tuple(t.prefill_longest[i] for i in order),
+        )
+        for t in reversed(case.traffic)
+    )
+    docks, routes = connect(stations, wires)
+    state = replace(case.states[0], rates=tuple(reversed(case.states[0].rates)))
+    shuffled = FleetCase("shuffled", stations, wires, traffic, docks, routes, (state,), Limits(), "cost")
+    assert rate_of(shuffled) == pytest.approx(rate_of(case), rel=1e-4, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", PROPERTY_SEEDS)
+def test_rates_are_conserved_and_nothing_is_overloaded(seed: int) -> None:
+    case = random_fleet(seed, ranges=False)
+    found = solve_fleet(case, None, Settings(gap=2e-5))
+    if found is None or found.value < 1e-9:
+        return
+    done = evaluate(tidy(found, Settings()))
+    assert done.largest_rate == pytest.approx(found.value, rel=1e-5)
+    for o, traffic in enumerate(case.traffic):
+        served: dict[float, float] = {}
+        for part in (p for p in done.parts if p.traffic == o):
+            served[part.bin.low] = served.get(part.bin.low, 0.0) + part.share
+            assert traffic.decode_seconds[part.decoder] is not None
+        assert all(share == pytest.approx(1.0, abs=1e-7) for share in served.values())
+        total = sum(p.bin.share for p in {p.bin.low: p for p in done.parts if p.traffic == o}.values())
+        assert total == pytest.approx(1.0, abs=1e-9)
+    assert all(done.load(key, done.largest_rate) <= 1 + 1e-9 for key in done.needs)
+    owned = [
+        sum(done.capacity.get((role, 0, c), 0.0) for role in ("prefill", "decode")) for c in range(len(case.stations))
+    ]
+    assert all(count <= s.most for count, s in zip(owned, case.stations, strict=True))
+
+
+def larger(case: FleetCase, key: tuple[str, int], factor: float) -> FleetCase:
+    """Make one capacity larger by a factor, by what a request needs of it."""
+    kind, index = key
+    if kind == "wire":
+        wires = tuple(
+            replace(w, least_gbps=w.least_gbps * factor, most_gbps=w.most_gbps * factor) if i == index else w
+            for i, w in enumerate(case.wires)
+        )
+        return replace(case, wires=wires)
+    if kind == "prefill":
+        stations = tuple(
+            replace(s, seconds=s.seconds.scaled(1 / factor)) if i == index and s.seconds else s
+            for i, s in enumerate(case.stations)
+        )
+        return replace(case, stations=stations)
+    traffic = tuple(
+        replace(t, decode_seconds=tuple(x / factor if i == index and x else x for i, x in enumerate(t.decode_seconds)))
+        for t in case.traffic
+    )
+    return replace(case, traffic=traffic)
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("PRFAAS_FLEETS_DUALS", "5"))))
+def test_shadow_prices_are_what_a_little_more_gives(seed: int) -> None:
+    case = random_fleet(seed, ranges=False)
+    case = replace(case, traffic=tuple(replace(t, ttft_s=math.inf, late_share=0.0) for t in case.traffic))
+    found = solve_fleet(case, None, Settings(gap=2e-5))
+    if found is None or found.value < 1e-9:
+        return
+    exact, step = Settings(gap=1e-9, bins=40), 2e-3
+    base = solve_routing(case, found.integers, None, exact)
+    assert base is not None
+    amounts = {("wire", w): x.most_gbps * x.usable for w, x in enumerate(case.wires)}
+    for role, pools in (("prefill", found.model.prefill), ("decode", found.model.decode)):
+        amounts |= {(role, c): found.values[v] for (_, c), v in pools.items()}
+    for key, amount in amounts.items():
+        price = base.prices.of(key[0], 0, key[1]) * amount
+        up, down = (solve_routing(larger(case, key, 1 + x), found.integers, None, exact) for x in (step, -step))
+        assert up is not None
+        assert down is not None
+        gains = (up.value - base.value) / step, (base.value - down.value) / step
+        if abs(gains[0] - gains[1]) <= 0.01 * max(map(abs, gains)) + 1e-6:
+            assert price == pytest.approx(sum(gains) / 2, rel=5e-3, abs=1e-4 * base.value)
