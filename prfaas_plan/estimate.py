@@ -8,16 +8,18 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from prfaas_plan.catalog import load_hardware, load_model
 from prfaas_plan.decode import decode_step
 from prfaas_plan.deployment import Deployment
 from prfaas_plan.errors import Fault, InputError, PlanError, UnitError, nearest
+from prfaas_plan.footprint import footprint
 from prfaas_plan.hardware import HardwareProfile
 from prfaas_plan.model import ModelProfile
 from prfaas_plan.prefill import prefill_time
 from prfaas_plan.roofline import PhaseTime
+from prfaas_plan.schema import MOST_TOKENS
 from prfaas_plan.units import parse, parse_tokens, show_bytes
 
 __all__ = ["INPUT_COLUMNS", "OUTPUT_COLUMNS", "Estimator", "estimate_csv", "estimate_rows", "read_answers"]
@@ -40,6 +42,8 @@ _SAME_AS: Final = {
     "gptq": "int4",
 }
 _CHUNK = 8192.0
+_FAR_BEYOND = 1.1
+"""Engines spread and trim what they hold, so a row is refused only where it is beyond the memory by more than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,9 @@ class Estimator:
         if phase not in ("prefill", "decode"):
             problem = "expected prefill or decode"
             raise InputError(Fault("row", "phase", problem, cells["phase"], nearest(phase, ("prefill", "decode"))))
-        batch = _number(cells, "batch", 1.0) / instance.copies
+        batch = _batch(cells) / instance.copies
         tokens, cached = _tokens(cells, "input_tokens", None), _tokens(cells, "cached_tokens", 0.0)
+        _check_room(instance.deployment, batch, tokens + cached)
         if phase == "decode":
             return decode_step(instance.deployment, batch, tokens + cached)
         return prefill_time(instance.deployment, tokens, batch, cached, _tokens(cells, "chunk_tokens", _CHUNK))
@@ -135,6 +140,20 @@ def _division(sizes: dict[str, int | None]) -> tuple[dict[str, int], int]:
     return {"gpus": gpus // copies, "tp": tp, "ep": ep, "dp": dp, "pp": pp, "cp": cp}, copies
 
 
+def _check_room(deployment: Deployment, batch: float, context: float) -> None:
+    """Refuse sequences whose weights and caches alone are far beyond the memory of the GPUs."""
+    memory = deployment.hardware.memory_bytes
+    if memory is None:
+        return
+    held = footprint(deployment, batch, max(1.0, context))
+    if held.weights_bytes + held.cache_bytes > _FAR_BEYOND * memory:
+        problem = (
+            f"{batch:g} sequences of {context:,.0f} tokens do not fit: each GPU would hold "
+            f"{show_bytes(held.weights_bytes + held.cache_bytes)} of weights and caches in {show_bytes(memory)}"
+        )
+        raise InputError(Fault("row", "batch", problem))
+
+
 def _check_weights(deployment: Deployment) -> None:
     held = deployment.layout.weight_bytes(deployment.stage_gpus) / deployment.pp
     memory = deployment.hardware.memory_bytes
@@ -154,6 +173,13 @@ def _count(cells: Mapping[str, str], key: str) -> int | None:
     if value != round(value) or not 1 <= value <= 100_000:
         raise InputError(Fault("row", key, "expected a whole number of at least 1", text))
     return round(value)
+
+
+def _batch(cells: Mapping[str, str]) -> float:
+    value = _number(cells, "batch", 1.0)
+    if not 0.0 < value <= 1e6:
+        raise InputError(Fault("row", "batch", "expected a number of sequences above 0, at most 1e6", cells["batch"]))
+    return value
 
 
 def _number(cells: Mapping[str, str], key: str, default: float) -> float:
@@ -179,9 +205,14 @@ def _tokens(cells: Mapping[str, str], key: str, default: float | None) -> float:
             raise InputError(Fault("row", key, "missing; expected a number of tokens"))
         return default
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        return float(parse_tokens(text, where="row", key=key))
+        value = float(parse_tokens(text, where="row", key=key))
+    least = 1.0 if key == "input_tokens" else 0.0
+    if not least <= value <= MOST_TOKENS:
+        problem = f"expected a number of {least:.0f} to {MOST_TOKENS:,.0f} tokens"
+        raise InputError(Fault("row", key, problem, text))
+    return value
 
 
 def estimate_rows(rows: Iterable[Mapping[str, str | None]], extra: Sequence[str | Path] = ()) -> list[dict[str, str]]:
@@ -228,7 +259,9 @@ def estimate_csv(text: str, where: str = "input", extra: Sequence[str | Path] = 
     header = [name.strip() for name in reader.fieldnames or []]
     reader.fieldnames = header
     needed = ("model", "accelerator", "phase", "input_tokens")
-    faults = [
+    twice = sorted({name for name in header if header.count(name) > 1})
+    faults = [Fault(where, name, "two columns have this name") for name in twice]
+    faults += [
         Fault(where, name, "missing column", suggestion=nearest(name, header)) for name in needed if name not in header
     ]
     if faults:
@@ -242,10 +275,14 @@ def estimate_csv(text: str, where: str = "input", extra: Sequence[str | Path] = 
     return out.getvalue()
 
 
-def read_answers(answered: str) -> list[dict[str, str]]:
-    r"""Read back the rows of `estimate_csv`.
+def read_answers(answered: str) -> list[dict[str, Any]]:
+    r"""Read back the rows of `estimate_csv`, the answers as numbers and what is missing as ``None``.
 
-    >>> read_answers("id,seconds\n7,0.5\n")
-    [{'id': '7', 'seconds': '0.5'}]
+    >>> read_answers("id,seconds,low_s,high_s,bound,error\n7,0.5,,,,too long\n")[0]["seconds"]
+    0.5
     """
-    return list(csv.DictReader(io.StringIO(answered)))
+    rows: list[dict[str, Any]] = []
+    for row in csv.DictReader(io.StringIO(answered)):
+        numbers = {key: float(row[key]) if row[key] else None for key in ("seconds", "low_s", "high_s")}
+        rows.append({**row, **numbers, "bound": row["bound"] or None, "error": row["error"] or None})
+    return rows

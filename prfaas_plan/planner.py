@@ -21,9 +21,10 @@ from prfaas_plan.errors import InfeasibleError
 from prfaas_plan.explanation import Provenance
 from prfaas_plan.kv_cache import describe_options
 from prfaas_plan.plan_record import Comparison, EqualCost, Plan, build_plan
+from prfaas_plan.routing import best_point
 from prfaas_plan.scenario import Scenario
 from prfaas_plan.services import PrefillService
-from prfaas_plan.throughput import OperatingPoint, PrefillPool, System, operate
+from prfaas_plan.throughput import OperatingPoint, PrefillPool, System
 
 if TYPE_CHECKING:
     from prfaas_plan.loaded import Loaded
@@ -121,11 +122,14 @@ def _loaded(case: Case, best: OperatingPoint) -> Loaded | None:
 
 
 def _interval(case: Case, best: OperatingPoint) -> tuple[float, float] | None:
-    """Rates [req/s] of the same plan with every estimated time at the slow and at the fast end of its 80 % interval."""
+    """Rates [req/s] with every estimated time at the slow and at the fast end of its 80 % interval.
+
+    The instances stay as planned; the threshold is chosen anew, as a router would.
+    """
     services = (case.remote_prefill, case.local_prefill, case.decode)
     if all(s is None or s.interval is None for s in services):
         return None
-    fast, slow = (operate(_at_end(case, best.system, end), best.threshold).max_rate for end in (0, 1))
+    fast, slow = (best_point(_at_end(case, best.system, end)).max_rate for end in (0, 1))
     return slow, fast
 
 

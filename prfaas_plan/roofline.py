@@ -243,12 +243,13 @@ def combine(phase: str, works: Iterable[Work], rates: Rates, notes: tuple[str, .
     seconds = sum(parts)
     flops, moved = sum([o.flops for o in operations]), sum([o.bytes for o in operations])
     ideal = sum([w.flops / rates.peaks[w.dtype] for w in works if w.flops])
+    plain = max(ideal, moved / rates.bandwidth)
     k = rates.constants
     width = k.prefill_width if phase == "prefill" else k.decode_width
     return PhaseTime(
         phase=phase,
         seconds=seconds,
-        low_s=seconds / width,
+        low_s=min(seconds, max(seconds / width, plain)),  # no chip is faster than its datasheet
         high_s=seconds * width,
         shares=dict(zip(_SHARES, [p / seconds for p in parts], strict=True)),
         bound=_SHARES[parts.index(max(parts))],
@@ -258,7 +259,7 @@ def combine(phase: str, works: Iterable[Work], rates: Rates, notes: tuple[str, .
         ridge=flops / ideal / rates.bandwidth if ideal else 0.0,
         mfu=ideal / seconds,
         mbu=moved / rates.bandwidth / seconds,
-        plain_s=max(ideal, moved / rates.bandwidth),
+        plain_s=plain,
         operations=operations,
         notes=notes,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from prfaas_plan.report import Column, Document, Table, columns, flatten, rows
 from prfaas_plan.roofline import PhaseTime
@@ -13,6 +14,7 @@ from prfaas_plan.units import show, show_bytes
 __all__ = ["report_estimates", "report_roofline"]
 
 _SHARES = ("compute", "memory", "communication", "overhead")
+_SHOWN = 100
 _SHORT = {"communication": "network"}
 
 
@@ -165,7 +167,7 @@ def _split_row(table: RooflineTable, split: Split) -> list[str | float | int | N
     ]
 
 
-def report_estimates(answers: Sequence[Mapping[str, str]]) -> Document:
+def report_estimates(answers: Sequence[Mapping[str, Any]]) -> Document:
     """Lay out estimated cases, one a row."""
     wrong = sum(1 for row in answers if row.get("error"))
     heads: list[str | Column] = [
@@ -184,14 +186,15 @@ def report_estimates(answers: Sequence[Mapping[str, str]]) -> Document:
             row.get("model", ""),
             row.get("accelerator", ""),
             row.get("phase", ""),
-            *(float(row[key]) if row[key] else None for key in ("seconds", "low_s", "high_s")),
+            *(row[key] for key in ("seconds", "low_s", "high_s")),
             row["error"] or row["bound"],
         ]
-        for number, row in enumerate(answers, 1)
+        for number, row in enumerate(answers[:_SHOWN], 1)
     ]
     return Document(
         title="Estimated times",
         headline=(f"{len(answers):,} cases, {wrong:,} that could not be estimated.",),
+        notes=(f"The first {_SHOWN} cases are shown; CSV and JSON have all.",) if len(answers) > _SHOWN else (),
         tables=(Table("Cases [s]", columns(*heads), rows(body)),),
         rows=tuple(answers),
     )
