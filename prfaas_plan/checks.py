@@ -39,6 +39,19 @@ class Checks:
         if not (value >= low and math.isfinite(value)):
             self.fault(key, f"expected a finite number of at least {low:g}", value)
 
+    def whole(self, key: str, value: float, low: int, high: float = math.inf) -> None:
+        """Expect a whole number from `low` to `high`."""
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            most = "" if math.isinf(high) else f", at most {high:,.0f}"
+            self.fault(key, f"expected a whole number of at least {low}{most}", value)
+
+    def number(self, key: str, value: float) -> bool:
+        """Expect a number at all, so that it can be compared."""
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            self.fault(key, "expected a number", value)
+            return False
+        return True
+
     def fraction(self, key: str, value: float) -> None:
         """Expect a number from 0 to 1."""
         if not 0.0 <= value <= 1.0:

@@ -120,7 +120,8 @@ def calibrate(
 
     With --output FILE.toml the profile is written there and the findings go to the terminal.
 
-    Example: prfaas-plan calibrate run.json --model qwen3-32b --accelerator h100 --gpus 4 --output mine.toml
+    Example: prfaas-plan calibrate run.json --model qwen3-32b --accelerator h100 --gpus 4 --parallelism TP4
+    --precision 'bf16 weights, bf16 KV' --output mine.toml
     """
     from prfaas_plan.calibrate import calibrate as fit
     from prfaas_plan.calibrate_report import report_calibration

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -109,8 +110,6 @@ def link(
 
     Example: prfaas-plan link 100 --rtt '30 ms' --loss 1e-5 --connections 256 --mtu 9000 --needed 13
     """
-    import math
-
     from prfaas_plan.link import Path as NetworkPath
     from prfaas_plan.link import Transport
     from prfaas_plan.link_report import report_link
@@ -147,7 +146,9 @@ def simulate(
     override: SetOption = None,
     policy: Annotated[
         str,
-        typer.Option("--policy", help="static, bandwidth-aware, remote, local, earliest-finish, …, or 'all'."),
+        typer.Option(
+            "--policy", help="static, bandwidth-aware, all-remote, all-local, least-loaded, earliest-finish, or 'all'."
+        ),
     ] = "static",
     requests: Annotated[int, typer.Option("--requests", help="Requests of one replication.")] = 20_000,
     replications: Annotated[int, typer.Option("--replications", help="Independent repetitions.")] = 5,
@@ -221,12 +222,15 @@ def _episodes(written: list[str]) -> Iterator[LinkEpisode]:
 
 
 def _failures(written: list[str]) -> Iterator[Failure]:
+    from prfaas_plan.errors import Fault, InputError
     from prfaas_plan.simulation_settings import Failure
 
     for text in written:
         cluster, _, rest = text.partition(":")
         role, _, rest = rest.partition(":")
         count, start, end = _numbers(rest.split(":"), 3, "--failure", "CLUSTER:ROLE:N:START:END", text)
+        if count != round(count):
+            raise InputError(Fault("--failure", "", "expected a whole number of instances", text))
         yield Failure(cluster, role, round(count), start, end)
 
 
@@ -237,6 +241,6 @@ def _numbers(parts: list[str], count: int, option: str, form: str, text: str) ->
         found = [float(part) for part in parts]
     except ValueError:
         found = []
-    if len(found) != count:
+    if len(found) != count or not all(math.isfinite(x) for x in found):
         raise InputError(Fault(option, "", f"expected {form} in seconds", text))
     return found

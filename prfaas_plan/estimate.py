@@ -74,12 +74,14 @@ class Estimator:
         if phase not in ("prefill", "decode"):
             problem = "expected prefill or decode"
             raise InputError(Fault("row", "phase", problem, cells["phase"], nearest(phase, ("prefill", "decode"))))
-        batch = _batch(cells) / instance.copies
+        batch = max(1.0, _batch(cells) / instance.copies)
         tokens, cached = _tokens(cells, "input_tokens", None), _tokens(cells, "cached_tokens", 0.0)
         _check_room(instance.deployment, batch, tokens + cached)
         if phase == "decode":
             return decode_step(instance.deployment, batch, tokens + cached)
-        return prefill_time(instance.deployment, tokens, batch, cached, _tokens(cells, "chunk_tokens", _CHUNK))
+        return prefill_time(
+            instance.deployment, tokens, math.ceil(batch), cached, _tokens(cells, "chunk_tokens", _CHUNK)
+        )
 
     def _instance(self, cells: Mapping[str, str]) -> _Instance:
         key = tuple([cells[name] for name in _DEPLOYMENT])

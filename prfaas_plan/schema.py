@@ -47,8 +47,8 @@ class Spec:
     def expectation(self) -> str:
         """Say in words what a value must be.
 
-        >>> Spec("number", "bandwidth", unit="Gbit/s", above=0).expectation()
-        'a number above 0 [Gbit/s]'
+        >>> Spec("number", "bandwidth", unit="Gbit/s", above=0, at_most=9).expectation()
+        'a number above 0 and of at most 9 [Gbit/s]'
         """
         if self.kind == "flag":
             return "true or false"
@@ -59,7 +59,9 @@ class Spec:
             for word, bound in (("of at least", self.at_least), ("above", self.above), ("of at most", self.at_most))
             if bound is not None
         ]
-        return " ".join(["a number", " and ".join(bounds), f"[{self.unit}]"]).replace("  ", " ")
+        if not bounds or self.at_most is None:
+            bounds.append(f"below {MOST_TOKENS if is_token_unit(self.unit) else _HUGE:g}")
+        return f"a number {' and '.join(bounds)} [{self.unit}]"
 
     def allows(self, number: float) -> bool:
         """Say whether a number is finite (where it must be) and within the bounds."""

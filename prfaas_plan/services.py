@@ -77,7 +77,7 @@ class Services:
         for profile in self._profiles(cluster):
             if profile.prefill:
                 return _measured_prefill(profile)
-        return roofline_prefill(self._deployment(cluster, "prefill times"))
+        return roofline_prefill(self._deployment(cluster, "prefill times"), cluster.name)
 
     def decode(self, cluster: Cluster, context_tokens: float | None = None) -> DecodeService:
         """Give the batch and step time of a cluster's instances under the scenario's promise.
@@ -196,14 +196,14 @@ class Services:
         return Fault(self._where, f"cluster.{cluster.name}", problem)
 
 
-def roofline_prefill(deployment: Deployment) -> PrefillService:
+def roofline_prefill(deployment: Deployment, cluster: str = "") -> PrefillService:
     """Estimate the prefill time of one instance from its peaks, with an 80 % interval.
 
     Raises `InfeasibleError` with the smallest division that fits where the weights do not fit in memory.
     """
     from prfaas_plan.prefill import prefill_curve, prefill_time
 
-    _refuse_no_room(deployment)
+    _refuse_no_room(deployment, cluster)
     seconds = prefill_curve(deployment, _SHORTEST, _LONGEST)
     short, long = (prefill_time(deployment, length) for length in (1024, 65536))
     spans = [
@@ -231,7 +231,7 @@ def roofline_decode(
     """
     from prfaas_plan.batching import largest_batch as largest_estimated
 
-    _refuse_no_room(deployment)
+    _refuse_no_room(deployment, cluster)
     limit = largest_estimated(deployment, context_tokens, step_seconds or _NO_PROMISE_S)
     if limit.step is None:
         raise InfeasibleError(f"decode at {cluster or deployment.hardware.name}: {limit.reason}")
@@ -249,12 +249,12 @@ def roofline_decode(
 _NO_PROMISE_S = 1e6
 
 
-def _refuse_no_room(deployment: Deployment) -> None:
+def _refuse_no_room(deployment: Deployment, cluster: str = "") -> None:
     from prfaas_plan.footprint import footprint
 
     found = footprint(deployment, 1.0, 1.0)
     if found.reason:
-        raise InfeasibleError(found.reason)
+        raise InfeasibleError(f"cluster {cluster!r}: {found.reason}" if cluster else found.reason)
 
 
 def _roofline_source(deployment: Deployment) -> str:

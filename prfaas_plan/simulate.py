@@ -16,7 +16,16 @@ from prfaas_plan.routing import best_point, best_split
 from prfaas_plan.scenario import Scenario
 from prfaas_plan.simulation_measures import POOLS, TimeRow, measure, request_times, time_line
 from prfaas_plan.simulation_requests import Draw, trace_rate
-from prfaas_plan.simulation_result import PARTS, LinkLoad, PolicyComparison, PoolLoad, SimulationResult, delays, stable
+from prfaas_plan.simulation_result import (
+    PARTS,
+    LinkLoad,
+    PolicyComparison,
+    PoolLoad,
+    SimulationResult,
+    count_is_enough,
+    delays,
+    stable,
+)
 from prfaas_plan.simulation_run import Run, check_pools
 from prfaas_plan.simulation_settings import POLICIES, Settings, settings_from
 from prfaas_plan.simulation_statistics import Estimate, estimate
@@ -136,6 +145,8 @@ def simulate_point(
 
 def _rate(rps: float | None, settings: Settings) -> float:
     checks = Checks("simulate")
+    if rps is not None and not checks.number("rps", rps):
+        checks.finish()
     if settings.arrivals == "closed":
         return rps or 1.0
     if rps is None and settings.trace is not None:
@@ -152,6 +163,16 @@ def _stage(progress: Progress | None, replication: int, replications: int) -> Pr
     if progress is None:
         return None
     return lambda done, total: progress(replication * total + done, replications * total)
+
+
+def _verdict(run: Run, growth: list[float], unfinished: list[float], arrivals: float) -> bool | None:
+    """Judge by the growth of the backlog, and by the capacity of the threshold where nothing else decides it."""
+    settings, point = run.settings, run.point
+    plain = settings.policy == "static" and not (settings.prefix or settings.role_changes or settings.load_steps)
+    capacity = operate(replace(point.system, at_mean_length=False), point.threshold).max_rate
+    if plain and settings.arrivals != "closed" and settings.threshold_tokens is None and run.rate > capacity:
+        return False
+    return stable(growth, unfinished, arrivals, settings.confidence)
 
 
 def _result(
@@ -180,7 +201,7 @@ def _result(
         seed=int(settings.seed),
         confidence=settings.confidence,
         warmup_fraction=settings.warmup_fraction,
-        stable=stable(growth, unfinished, second_half, settings.confidence),
+        stable=None if not count_is_enough(second_half) else _verdict(run, growth, unfinished, second_half),
         served_rps=over("served_rps"),
         growth_fraction=over("growth_fraction"),
         unfinished=over("unfinished"),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from prfaas_plan.errors import Fault, InputError
 from prfaas_plan.simulation_engine import Engine
 from prfaas_plan.simulation_policies import threshold_at
 from prfaas_plan.simulation_settings import Settings
@@ -24,6 +25,7 @@ __all__ = ["LEVELS", "POOLS", "TimeRow", "measure", "request_times", "time_line"
 LEVELS: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 POOLS: Final = ("remote", "local", "decode")
 _ROWS: Final = 100
+_MOST_ROWS: Final = 20_000
 _WIDTHS: Final = (0.001, 0.01, 0.1, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 
 
@@ -188,6 +190,9 @@ def time_line(engine: Engine, settings: Settings) -> list[TimeRow]:
     arrived, first = request_times(engine)
     end = float(np.max(arrived))
     width = settings.interval_s or _round_width(end)
+    if end / width > _MOST_ROWS:
+        problem = f"cuts {end:,.0f} s into more than {_MOST_ROWS:,} rows of a time line"
+        raise InputError(Fault("simulate", "interval_s", problem, width))
     edges = np.arange(math.ceil(end / width - 1e-9) + 1) * width
     place = np.clip((arrived / width).astype(np.int64), 0, len(edges) - 2)
     order = np.argsort(place, kind="stable")

@@ -35,7 +35,8 @@ def report_policies(comparison: PolicyComparison) -> Document:
 
 def _headline(result: SimulationResult) -> list[str]:
     asked = "a closed loop" if result.rps is None else show(result.rps, "req/s")
-    verdict = "stable" if result.stable else "NOT stable: queues grow"
+    verdicts = {True: "stable", False: "NOT stable: queues grow", None: "too short a run to tell whether it is stable"}
+    verdict = verdicts[result.stable]
     return [
         f"At {asked} of {show(result.lambda_max_rps, 'req/s')} the deployment is {verdict}.",
         f"{result.requests:,} requests, {result.replications} replications, seed {result.seed}; "

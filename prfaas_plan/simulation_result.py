@@ -17,15 +17,24 @@ __all__ = ["LinkLoad", "PolicyComparison", "PoolLoad", "Saving", "SimulationResu
 GROWTH_LIMIT: Final = 0.005
 """Share of the requests of the second half of a run that may stay unserved in a stable system."""
 PARTS: Final = ("prefill_wait", "prefill", "transfer", "decode_wait")
+_FEWEST: Final = 100
 STABILITY: Final = (
     "unstable if the number of unfinished requests grows, over the second half of the measured time, by more than "
     "0.5 % of the requests that arrive in it (or 2/√ of their number, if that is more), with a growth above 0 at the "
-    "stated confidence; or if some request is never finished"
+    "stated confidence; if some request is never finished; or if a static threshold is asked for more than it serves. "
+    "Undecided where the growth is above that limit but not surely above 0, or fewer than 100 requests count"
 )
 
 
-def stable(growth: Sequence[float], unfinished: Sequence[float], arrivals: float, confidence: float) -> bool:
+def count_is_enough(arrivals: float) -> bool:
+    """Say whether a run is long enough to judge its stability."""
+    return arrivals >= _FEWEST
+
+
+def stable(growth: Sequence[float], unfinished: Sequence[float], arrivals: float, confidence: float) -> bool | None:
     """Say whether runs were stable, from the growth of their backlogs as a share of arrivals (`STABILITY`).
+
+    ``None`` where they were too short to tell.
 
     >>> stable([0.09, 0.1, 0.11], [0, 0, 0], 50_000, 0.95), stable([0.001, -0.002], [0, 0], 50_000, 0.95)
     (False, True)
@@ -34,7 +43,9 @@ def stable(growth: Sequence[float], unfinished: Sequence[float], arrivals: float
         return False
     found = estimate(growth, confidence)
     limit = max(GROWTH_LIMIT, 2.0 / math.sqrt(max(1.0, arrivals)))
-    return not (found.value > limit and (found.low is None or found.low > 0.0))
+    if found.value <= limit:
+        return True
+    return False if found.low is None or found.low > 0.0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +124,8 @@ class SimulationResult(Tabular):
     seed: int
     confidence: float
     warmup_fraction: float
-    stable: bool
+    stable: bool | None
+    """``None`` where the run was too short to tell."""
     served_rps: Estimate
     growth_fraction: Estimate
     unfinished: Estimate

@@ -30,6 +30,8 @@ POLICIES: Final = ("static", "bandwidth-aware", "all-remote", "all-local", "leas
 """Names of the routing policies."""
 ARRIVALS: Final = ("poisson", "gamma", "hyperexponential", "trace", "closed")
 """Kinds of arrivals; ``gamma`` and ``hyperexponential`` have the coefficient of variation `arrival_cv`."""
+MOST_REQUESTS: Final = 50_000_000
+"""Requests of one replication that fit the memory of a usual machine."""
 TRANSFERS: Final = ("serial", "overlapped")
 SHARING: Final = ("fifo", "fair")
 OUTPUTS: Final = ("constant", "geometric", "trace")
@@ -157,9 +159,13 @@ class Settings:
         checks.finish()
 
     def _check_run(self, checks: Checks) -> None:
-        for key in ("requests", "replications"):
-            checks.at_least(key, getattr(self, key), 1)
-        checks.at_least("seed", self.seed)
+        checks.whole("requests", self.requests, 1, MOST_REQUESTS)
+        checks.whole("replications", self.replications, 1, 10_000)
+        checks.whole("seed", self.seed, 0)
+        if self.layers is not None:
+            checks.whole("layers", self.layers, 1, 10_000)
+        if self.threshold_tokens is not None:
+            checks.at_least("threshold_tokens", self.threshold_tokens)
         checks.inside("confidence", self.confidence)
         checks.choice("policy", self.policy, POLICIES)
         checks.choice("transfer", self.transfer, TRANSFERS)
@@ -169,9 +175,8 @@ class Settings:
         for key in ("control_s", "horizon_s", "scarce_fraction"):
             checks.above(key, getattr(self, key))
         checks.above("local_limit", self.local_limit, infinite=True)
-        for key in ("interval_s", "layers"):
-            if getattr(self, key) is not None:
-                checks.above(key, getattr(self, key))
+        if self.interval_s is not None:
+            checks.above("interval_s", self.interval_s)
 
     def _check_traffic(self, checks: Checks) -> None:
         checks.choice("arrivals", self.arrivals, ARRIVALS)
@@ -205,11 +210,11 @@ class Settings:
         for i, failure in enumerate(self.failures):
             _check_span(f"failures.{i}", failure.start_s, failure.end_s, checks)
             checks.choice(f"failures.{i}.role", failure.role, ("prefill", "decode"))
-            checks.at_least(f"failures.{i}.instances", failure.instances, 1)
+            checks.whole(f"failures.{i}.instances", failure.instances, 1)
         for i, change in enumerate(self.role_changes):
             checks.at_least(f"role_changes.{i}.at_s", change.at_s)
             checks.choice(f"role_changes.{i}.to_role", change.to_role, ("prefill", "decode"))
-            checks.at_least(f"role_changes.{i}.instances", change.instances, 1)
+            checks.whole(f"role_changes.{i}.instances", change.instances, 1)
             checks.at_least(f"role_changes.{i}.switch_s", change.switch_s)
         for i, step in enumerate(self.load_steps):
             checks.above(f"load_steps.{i}.start_s", step.start_s, self.load_steps[i - 1].start_s if i else -1e-9)
