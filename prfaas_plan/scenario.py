@@ -117,7 +117,10 @@ class Scenario:
         except KeyError as error:
             problem, suggestion = error.args
             raise ScenarioError(Fault(self.where or self.name, path, problem, None, suggestion)) from None
-        changed = scenario_from_mapping(data, self.where, [place])
+        try:
+            changed = scenario_from_mapping(data, self.where, [place])
+        except ScenarioError as error:
+            raise ScenarioError([replace(fault, where=self.where or self.name) for fault in error.faults]) from None
         return replace(changed, measured=changed.measured or self.measured)
 
     def link_between(self, origin: str, destination: str) -> Link | None:

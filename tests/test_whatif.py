@@ -127,6 +127,12 @@ def test_the_fast_way_agrees_to_the_twelfth_digit(base: Scenario, vary: list[str
     assert_close(sweep(base, vary, fast=True), sweep(base, vary))
 
 
+def test_the_fast_way_gives_the_same_in_parts(base: Scenario) -> None:
+    vary = ["link.0.bandwidth_gbps=1:200:2500:log", "workload.output_tokens=512,2048"]
+    with ThreadPoolExecutor(2) as pool:
+        assert_close(sweep(base, vary, fast=True, executor=pool), sweep(base, vary, fast=True))
+
+
 def test_two_hundred_thousand_cases_at_once(base: Scenario) -> None:
     vary = ["link.0.bandwidth_gbps=1:100:100:log", "cluster.local.instances=4:13:10",
             "cluster.prfaas.instances=1:10:10", "workload.output_tokens=100:10000:20:log"]  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any, Final
 import xlsxwriter
 from xlsxwriter.utility import xl_rowcol_to_cell
 
+from prfaas_plan.errors import Fault, InputError
 from prfaas_plan.report import Cell as ReportCell
 from prfaas_plan.report import Document, Table
 from prfaas_plan.writers.cells import cell_text, heading, printable
@@ -21,6 +22,7 @@ __all__ = ["Book", "Sheet", "write_document"]
 CREATED: Final = dt.datetime(2026, 1, 1, tzinfo=dt.UTC).replace(tzinfo=None)
 """Date in the properties of every workbook, so that the same plan gives the same bytes."""
 
+_MOST_ROWS = 1_048_576
 _ONE_LINE = 16
 """Headings up to this many characters stand on one line."""
 _STYLES: dict[str, dict[str, Any]] = {
@@ -149,7 +151,13 @@ class Sheet:
 
 
 def write_document(document: Document) -> bytes:
-    """Write a document as a workbook: its records on one sheet, its tables and notes on another; texts stay texts."""
+    """Write a document as a workbook: its records on one sheet, its tables and notes on another; texts stay texts.
+
+    Raises `InputError` for more rows than a sheet holds.
+    """
+    if len(document.rows) >= _MOST_ROWS:
+        problem = f"a sheet holds {_MOST_ROWS - 1:,} rows and there are {len(document.rows):,}; write CSV instead"
+        raise InputError(Fault("--output", "", problem))
     book = Book(document.title)
     data = book.sheet("Rows", protected=False)
     keys = list(document.rows[0]) if document.rows else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from prfaas_plan.plan_record import Plan
@@ -12,23 +11,19 @@ from prfaas_plan.writers.book import Sheet
 from prfaas_plan.writers.formula import (
     Cell,
     all_of,
-    any_of,
     choose,
     index,
-    largest,
     number,
     place,
     smallest,
     text,
-    whole,
 )
-from prfaas_plan.writers.live_inputs import UNLIMITED_GBPS
+from prfaas_plan.writers.live_compare import write_comparison, write_cost
+from prfaas_plan.writers.live_lines import NONE, ResultLines
 from prfaas_plan.writers.live_search import Live, Rates, SplitSearch, evaluate, limits
 from prfaas_plan.writers.live_wait import first_token_quantiles
 
 __all__ = ["Chosen", "choose_plan", "write_results"]
-
-NONE = "–"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,37 +39,6 @@ class Chosen:
     near: Cell
     decode_rate: Cell
     rate: Cell
-
-
-class _Lines:
-    """Lines of results: label, value, unit, what was planned for the scenario as it was, and how it is computed."""
-
-    def __init__(self, sheet: Sheet) -> None:
-        self.sheet, self.row = sheet, 3
-
-    def part(self, title: str) -> None:
-        """Start a part."""
-        self.row += 1
-        self.sheet.headings(self.row, [title, "value", "unit", "planned", "how"])
-        self.row += 1
-
-    def line(self, name: str, label: str, cell: Cell, unit: str, planned: float | str | None, how: str) -> Cell:
-        """Write one result and name it."""
-        sheet, row = self.sheet, self.row
-        sheet.text(row, 0, label)
-        digits = "0.0%" if unit == "%" else "#,##0" if unit in ("tokens", "instances", "GPUs") else "#,##0.0000"
-        style = "main" if name == "lambda_max_rps" else "result"
-        written = sheet.formula(row, 1, cell, digits, style)
-        sheet.text(row, 2, "" if unit == "%" else unit, "unit")
-        if isinstance(planned, str):
-            sheet.text(row, 3, planned)
-        elif planned is None:
-            sheet.text(row, 3, NONE)
-        else:
-            sheet.number(row, 3, float(planned), digits)
-        sheet.text(row, 4, how, "wrap")
-        self.row += 1
-        return sheet.book.name(written, f"out_{name}")
 
 
 def choose_plan(live: Live, work: Sheet, row: int, splits: SplitSearch) -> Chosen:
@@ -101,7 +65,7 @@ def _first_best(splits: SplitSearch) -> Cell:
 
 def write_results(live: Live, sheet: Sheet, work: Sheet, chosen: Chosen, found: WhatIf) -> dict[str, Cell]:
     """Write every result and give the cells that charts and grids refer to."""
-    lines = _Lines(sheet)
+    lines = ResultLines(sheet)
     plan = found.plan
     sheet.text(0, 0, f"{plan.scenario}: the plan, calculated", "title")
     sheet.text(
@@ -110,12 +74,12 @@ def write_results(live: Live, sheet: Sheet, work: Sheet, chosen: Chosen, found: 
     cells = _throughput(live, lines, chosen, plan)
     _stages(live, lines, chosen, plan, cells)
     _latency(live, lines, work, chosen, plan)
-    cost = _cost(live, lines, plan, cells)
-    _comparison(live, lines, found, (cells["rate"], cost))
+    cost = write_cost(live, lines, plan, cells)
+    write_comparison(live, lines, found, (cells["rate"], cost))
     return cells
 
 
-def _throughput(live: Live, lines: _Lines, chosen: Chosen, plan: Plan) -> dict[str, Cell]:
+def _throughput(live: Live, lines: ResultLines, chosen: Chosen, plan: Plan) -> dict[str, Cell]:
     lines.part("What it serves")
     rate = lines.line("lambda_max_rps", "largest rate Λ_max", chosen.rate, "req/s", plan.lambda_max_rps,
                       "min(Θ_prfaas/p, Θ_pd-p/(1 − p), Θ_pd-d): arXiv 2604.15039, equation 6")  # fmt: skip
@@ -147,6 +111,11 @@ def _throughput(live: Live, lines: _Lines, chosen: Chosen, plan: Plan) -> dict[s
         plan.bottleneck,
         "stages within 0.1 % of the largest rate",
     )
+    _classes(live, lines, chosen, plan)
+    return {"rate": rate, "threshold": threshold, "prefill": prefill, "decode": decode}
+
+
+def _classes(live: Live, lines: ResultLines, chosen: Chosen, plan: Plan) -> None:
     share = chosen.rates.share
     p = lines.line("offloaded_fraction", "offloaded share p", share, "%", plan.offloaded_fraction, "P(L > t)")
     lines.line(
@@ -162,7 +131,6 @@ def _throughput(live: Live, lines: _Lines, chosen: Chosen, plan: Plan) -> dict[s
                choose(below > 0.0, (total - chosen.rates.first_above) / below, NONE), "tokens",
                plan.mean_short_tokens, "E[L | L ≤ t]")  # fmt: skip
     lines.line("mean_input_tokens", "mean length", total, "tokens", plan.mean_input_tokens, "E[L]")
-    return {"rate": rate, "threshold": threshold, "prefill": prefill, "decode": decode}
 
 
 def _bottleneck(live: Live, chosen: Chosen, rate: Cell) -> Cell:
@@ -180,7 +148,7 @@ def _bottleneck(live: Live, chosen: Chosen, rate: Cell) -> Cell:
     return words.after(5)
 
 
-def _stages(live: Live, lines: _Lines, chosen: Chosen, plan: Plan, cells: dict[str, Cell]) -> None:
+def _stages(live: Live, lines: ResultLines, chosen: Chosen, plan: Plan, cells: dict[str, Cell]) -> None:
     rate = cells["rate"]
     share, below = chosen.rates.share, chosen.rates.below
     lines.part("Stages, links and their load")
@@ -209,7 +177,7 @@ def _stages(live: Live, lines: _Lines, chosen: Chosen, plan: Plan, cells: dict[s
                link.load_fraction if link else 0.0, "egress over the usable rate")  # fmt: skip
 
 
-def _latency(live: Live, lines: _Lines, work: Sheet, chosen: Chosen, plan: Plan) -> None:
+def _latency(live: Live, lines: ResultLines, work: Sheet, chosen: Chosen, plan: Plan) -> None:
     lines.part("Latency of idle machines (no queueing)")
     r, ttft = chosen.rates, plan.ttft_s
     all_remote = chosen.prefill.equals(0.0)
@@ -223,105 +191,3 @@ def _latency(live: Live, lines: _Lines, work: Sheet, chosen: Chosen, plan: Plan)
         lines.line(f"ttft_{name}_s", f"TTFT, {name}", shown, "s", value, how)
     lines.line("tpot_s", "time per output token", live.step + 0.0, "s", plan.tpot_s, "step time at BS_max")
     lines.line("batch", "decode batch BS_max", live.batch + 0.0, "1", None, "largest that keeps the promised speed")
-
-
-def _cost(live: Live, lines: _Lines, plan: Plan, cells: dict[str, Cell]) -> Cell:
-    i = live.inputs
-    lines.part("Size and cost")
-    gpus = i.remote * i.gpus_remote + i.local * i.gpus_local
-    lines.line("gpus", "GPUs", gpus, "GPUs", plan.gpus, "instances × GPUs of each")
-    priced, link = _priced(live), live.link_price
-    far, home = _instance_prices(live)
-    carried = cells["egress"] * GBPS * 3600.0 / 1e9
-    per_gbps = choose(i.gbps < UNLIMITED_GBPS, i.gbps, 0.0) * link.usd_per_gbps_hour
-    money = i.remote * far + i.local * home + link.usd_per_port_hour + carried * link.usd_per_gb + per_gbps
-    cost = lines.line("cost_usd_per_hour", "cost", choose(priced, money, NONE), "USD/h", plan.cost_usd_per_hour,
-                      "GPUs × price, purchase included, and the link with what it carries")  # fmt: skip
-    tokens = cells["rate"] * i.output * number(3600.0) / 1e6
-    lines.line("usd_per_million_output_tokens", "cost of a million output tokens",
-               choose(priced, cost / tokens, NONE), "USD", plan.usd_per_million_output_tokens,
-               "all GPUs counted, at the largest rate")  # fmt: skip
-    return cost
-
-
-def _instance_prices(live: Live) -> tuple[Cell, Cell]:
-    """Give the price of a remote and a local instance-hour, the purchase paid off included."""
-    i, (far, home) = live.inputs, live.purchase
-    return i.gpus_remote * (_known(i.price_remote) + far), i.gpus_local * (_known(i.price_local) + home)
-
-
-def _known(price: Cell) -> Cell:
-    """Take a price that is not given as none."""
-    return Cell(f"N({price.text})", 0.0 if math.isnan(price.float) else price.float)
-
-
-def _priced(live: Live) -> Cell:
-    i, bought = live.inputs, live.purchase
-    given = [Cell(f"ISNUMBER({c.text})", not math.isnan(c.float)) for c in (i.price_remote, i.price_local)]
-    far, home = (any_of(g, number(b) > 0.0) for g, b in zip(given, bought, strict=True))
-    return all_of(any_of(far, number(float(live.alone)) > 0.0), home)
-
-
-def _comparison(live: Live, lines: _Lines, found: WhatIf, money: tuple[Cell, Cell]) -> None:
-    rate, cost = money
-    i, compared = live.inputs, found.comparison
-    lines.part("Compared with")
-    planned = {p.deployment: p.lambda_max_rps for p in compared.deployments} if compared else {}
-    need = choose(i.reading.equals("mean"), live.local.total, live.local.value(live.law.total[1]))
-    need = lines.line("need_homogeneous_s", "local prefill time of all requests", need, "s", None,
-                      "mean, or at the mean length")  # fmt: skip
-    same = whole((i.remote * i.gpus_remote + i.local * i.gpus_local) / i.gpus_local)
-    size = lines.line("homogeneous_instances", "homogeneous: instances of as many GPUs", same, "instances", None,
-                      "all GPUs / GPUs of a local instance")  # fmt: skip
-    homogeneous = lines.line(
-        "homogeneous_rps",
-        "homogeneous: rate at its best split",
-        _best_of(live, size, need),
-        "req/s",
-        planned.get("homogeneous-pd"),
-        "min(n / T, (N − n) · decode) at the best n",
-    )
-    lines.line("ratio_to_homogeneous", "plan over homogeneous", rate / homogeneous, "1",
-               compared.ratio(compared.deployments[0]) if compared else None, "")  # fmt: skip
-    by_mean = i.reading.equals("mean")
-    mean_length = live.law.total[1]
-    t_all = choose(by_mean, live.remote.total, live.remote.value(mean_length))
-    s_all = choose(by_mean, live.kv.total, live.kv.value(mean_length))
-    naive = smallest(i.remote / t_all, live.link / s_all, live.decode(i.local))
-    lines.line("naive_rps", "naive: all prefill remote, all local decode", naive, "req/s",
-               planned.get("naive-heterogeneous-pd"), "min(N / T, B_out / S_kv, Θ_pd-d)")  # fmt: skip
-    _equal_cost(live, lines, found, (rate, cost), need)
-
-
-def _equal_cost(live: Live, lines: _Lines, found: WhatIf, money: tuple[Cell, Cell], need: Cell) -> None:
-    rate, cost = money
-    equal = found.comparison.equal_cost if found.comparison else None
-    known = all_of(Cell(f"ISNUMBER({cost.text})", isinstance(cost.value, float)), live.inputs.remote > 0.0)
-    home = _instance_prices(live)[1]
-    known = all_of(known, home > 0.0)
-    instances = whole(cost / home + 1e-9)
-    size = lines.line(
-        "equal_cost_instances",
-        "equal cost: homogeneous instances",
-        choose(known, instances, NONE),
-        "instances",
-        equal.instances if equal else None,
-        "the same money in local instances",
-    )
-    other = lines.line("equal_cost_rps", "equal cost: homogeneous rate",
-                       choose(known, _best_of(live, size, need), NONE), "req/s",
-                       equal.lambda_max_rps if equal else None, "at its best split")  # fmt: skip
-    lines.line("gain_fraction", "gain of the plan over it", choose(known, rate / other - 1.0, NONE), "%",
-               equal.gain_fraction if equal else None, "rate over that rate, less 1")  # fmt: skip
-
-
-def _best_of(live: Live, size: Cell, need: Cell) -> Cell:
-    """Give the rate of a homogeneous fleet at its best split: one of the two whole numbers around the balance."""
-    each = live.decode_each
-    balance = whole(size * each * need / (each * need + 1.0))
-
-    def rate(n: Cell) -> Cell:
-        kept = smallest(largest(n, 1.0), size - 1.0)
-        return smallest(kept / need, (size - kept) * each)
-
-    return largest(rate(balance), rate(balance + 1.0), 0.0)
