@@ -12,6 +12,7 @@ from prfaas_plan.fleet_build import build_fleet_plan
 from prfaas_plan.fleet_case import FleetCase, with_link_loss
 from prfaas_plan.fleet_evaluate import evaluate
 from prfaas_plan.fleet_inputs import fleet_case
+from prfaas_plan.fleet_loaded import with_short_queues
 from prfaas_plan.fleet_record import FleetPlan
 from prfaas_plan.fleet_search import Outcome, Settings
 from prfaas_plan.fleet_solve import solve_fleet
@@ -44,7 +45,7 @@ def fleet_plan(scenario: Scenario, *, profiles: Folders = (), settings: Settings
         return size(scenario, _stated_rate(scenario), minimize=scenario.objective, profiles=profiles, settings=settings)
     settings = settings or Settings()
     case = fleet_case(scenario, profiles)
-    outcome = solve_fleet(case, None, settings)
+    outcome = _solve(case, None, settings)
     if outcome is None or outcome.value <= 1e-9:
         raise why_infeasible(case, None, settings)
     outcome = tidy(_cheapest(outcome, settings), settings)
@@ -81,12 +82,24 @@ def size(  # noqa: PLR0913 (keyword-only choices)
     counted = case
     if case.periods > 1 and minimize == "cost" and case.limits.switching_usd == 0.0:
         counted = case.with_limits(switching_usd=_LITTLE_USD)
-    outcome = solve_fleet(counted, target_rps, settings)
+    outcome = _solve(counted, target_rps, settings)
     if outcome is None:
         raise why_infeasible(case, target_rps, settings)
     outcome = tidy(outcome, settings)
-    outcome.model.case = case
+    outcome.model.case = case.with_limits(queue_room=outcome.model.case.limits.queue_room)
     return build_fleet_plan(outcome, target_rps, minimize, priced=_priced(scenario))
+
+
+def _solve(case: FleetCase, target_rps: float | None, settings: Settings) -> Outcome | None:
+    """Solve a fleet, with short queues where a promise includes waiting."""
+    if not any(t.loaded for t in case.traffic):
+        return solve_fleet(case, target_rps, settings)
+
+    def plan(case: FleetCase) -> Outcome | None:
+        found = solve_fleet(case, target_rps, settings)
+        return None if found is None else tidy(found, settings)
+
+    return with_short_queues(case, plan)
 
 
 def _check(target_rps: float, minimize: str, spare: int, headroom: float) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from prfaas_plan.explanation import Line
 from prfaas_plan.fleet_case import FleetCase
 from prfaas_plan.fleet_evaluate import Evaluation, evaluate, first_token_time, role_changes
+from prfaas_plan.fleet_loaded import loaded_first_token
 from prfaas_plan.fleet_record import FleetAlternative, FleetPlan, PeriodPlan, Purchase
 from prfaas_plan.fleet_routes import offload, site_routing
 from prfaas_plan.fleet_search import Outcome
@@ -47,6 +48,7 @@ def build_fleet_plan(outcome: Outcome, target_rps: float | None, objective: str,
         routing=site_routing(evaluation),
         role_changes=role_changes(outcome) if case.periods > 1 else 0,
         ttft_s=periods[busiest].ttft_s,
+        loaded_ttft_s=loaded_first_token(evaluation, busiest, rate) if any(t.loaded for t in case.traffic) else None,
         tpot_s=_step_seconds(evaluation),
         bottleneck=_bottleneck(outcome, evaluation),
         mean_input_tokens=_mean(case, busiest, [t.law.mean for t in case.traffic]),
@@ -152,7 +154,7 @@ def _bottleneck(outcome: Outcome, evaluation: Evaluation) -> str:
     for (role, h, index), need in evaluation.needs.items():
         key = (role, h, index)
         capacity = evaluation.capacity[key] - (case.limits.spare if role != "wire" else 0)
-        most = capacity * (1.0 - case.limits.headroom)
+        most = capacity * case.limits.free(role)
         if need > 0.0 and evaluation.largest_rate * need >= most * _BINDS:
             who = f"link {case.wires[index].name}" if role == "wire" else f"{role} at {case.stations[index].name}"
             names.append(who + (f" in {case.states[h].name}" if len(case.states) > 1 else ""))
@@ -199,6 +201,11 @@ def _explain(evaluation: Evaluation, outcome: Outcome, rate: float) -> tuple[Lin
 
 def _notes(case: FleetCase) -> list[str]:
     found = ["Time to first token is prefill and transfer on idle machines, half a round trip included; no queueing."]
+    if any(t.loaded for t in case.traffic):
+        room = case.limits.queue_room
+        found = [
+            f"{room:.0%} of every prefill pool stays free, so that the promise is kept with the wait for an instance."
+        ]
     if any(w.bought for w in case.wires):
         found.append("A link whose rate the plan chooses is taken at its largest rate in the time to first token.")
     if any(t.late_share for t in case.traffic):

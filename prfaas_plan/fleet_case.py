@@ -88,6 +88,10 @@ class Traffic:
     """Share of the requests that may miss the time to first token."""
     step_seconds: tuple[float | None, ...] = ()
     """Time of one decode step by station [s]."""
+    loaded: bool = False
+    """Whether the time to first token includes the wait for a free instance."""
+    arrival_cv: float = 1.0
+    """Coefficient of variation of the gaps between requests [1]; 1 is Poisson."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,12 @@ class Limits:
     """Whether every instance keeps its role in all periods."""
     enough_rps: float = math.inf
     """Rate beyond which more is of no use [req/s]."""
+    queue_room: float = 0.0
+    """Share of every prefill pool that stays free so that queues stay short."""
+
+    def free(self, role: str) -> float:
+        """Give the share of a capacity that may be used: of instances that prefill or decode, or of a wire."""
+        return 1.0 - (max(self.headroom, self.queue_room) if role == "prefill" else self.headroom)
 
 
 @dataclass(frozen=True)

@@ -76,8 +76,9 @@ def evaluate(outcome: Outcome, *, at_rate: float | None = None) -> Evaluation:
     parts = tuple(_parts(outcome))
     needs = _needs(case, parts)
     capacity = _capacity(outcome)
-    free = 1.0 - case.limits.headroom
-    rates = [free * _usable(case, key, capacity) / need for key, need in needs.items() if need > 0.0]
+    rates = [
+        case.limits.free(key[0]) * _usable(case, key, capacity) / need for key, need in needs.items() if need > 0.0
+    ]
     largest = min(rates, default=0.0)
     rate = largest if at_rate is None else at_rate
     usd = _fixed_usd(outcome) + _carried_usd(case, needs, rate)

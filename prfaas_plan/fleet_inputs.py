@@ -23,6 +23,7 @@ __all__ = ["fleet_case"]
 
 Folders = Sequence[str | Path]
 _GBIT = 8e-9
+_MOST_PERCENT = 99.9
 _WHOLE_DAY = Period("", 24.0)
 
 
@@ -175,6 +176,9 @@ def _kind(reading: _Reading, demand: Demand, stations: Sequence[Station]) -> Tra
         reading.faults.append(Fault(reading.where, "workload", "missing"))
         return None
     slo = table.slo or scenario.slo
+    if slo.ttft_load == "loaded" and slo.ttft_s is not None and slo.ttft_percentile > _MOST_PERCENT:
+        problem = f"expected at most {_MOST_PERCENT:g} with ttft_load = 'loaded': some request always waits longer"
+        reading.faults.append(Fault(reading.where, "slo.ttft_percentile", problem, slo.ttft_percentile))
     steps = [_decode(reading, c, slo, workload, _allowed(c, table.decode_at)) for c in scenario.cluster]
     if not any(steps) and not reading.faults:
         raise _nobody_decodes(reading, demand)
@@ -193,6 +197,8 @@ def _kind(reading: _Reading, demand: Demand, stations: Sequence[Station]) -> Tra
         ttft_s=slo.ttft_s or math.inf,
         late_share=1.0 - slo.ttft_percentile / 100.0 if slo.ttft_s else 0.0,
         step_seconds=tuple(s[1] if s else None for s in steps),
+        loaded=slo.ttft_s is not None and slo.ttft_load == "loaded",
+        arrival_cv=workload.arrival_cv,
     )
 
 

@@ -74,7 +74,7 @@ def _within(model: Model, role: str, h: int, c: int, terms: dict[int, float]) ->
     case = model.case
     state = case.states[h]
     pools = model.prefill if role == "prefill" else model.decode
-    free = 1.0 - case.limits.headroom
+    free = case.limits.free(role)
     pool = pools.get((state.period, c))
     if pool is not None:
         marks = {_in_use(model, role, h, c, terms): free * case.limits.spare} if case.limits.spare else {}
@@ -97,7 +97,7 @@ def _in_use(model: Model, role: str, h: int, c: int, need: dict[int, float]) -> 
         pool = (model.prefill if role == "prefill" else model.decode)[key[1], c]
         spares = {used: float(case.limits.spare), pool: -1.0}
         model.sheet.row(label(f"spares_stand_by_what_{role}s", *names), spares, "<=", 0.0)
-    most = max(0.0, (station.most - case.limits.spare) * (1.0 - case.limits.headroom))
+    most = max(0.0, (station.most - case.limits.spare) * case.limits.free(role))
     terms = {**need, model.in_use[key]: -most}
     _need(model, label(f"a_pool_that_{role}s_is_marked", case.states[h].name, station.name), terms, (role, h, c))
     return model.in_use[key]

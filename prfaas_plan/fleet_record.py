@@ -10,6 +10,7 @@ from prfaas_plan.fleet_routes import SiteRouting
 from prfaas_plan.fleet_search import Outcome
 from prfaas_plan.latency import FirstToken
 from prfaas_plan.plan_record import LinkUse, PoolUse
+from prfaas_plan.queueing import Response
 from prfaas_plan.tabular import Tabular
 
 __all__ = ["FleetAlternative", "FleetPlan", "PeriodPlan", "Purchase"]
@@ -104,6 +105,8 @@ class FleetPlan(Tabular):
     routing: tuple[SiteRouting, ...]
     role_changes: int
     ttft_s: FirstToken | None
+    loaded_ttft_s: Response | None
+    """Time to first token with waits, in the busiest period, where a promise includes them."""
     tpot_s: float
     bottleneck: str
     mean_input_tokens: float
@@ -171,6 +174,7 @@ class FleetPlan(Tabular):
             "routing": [routing.to_dict() for routing in self.routing],
             "role_changes_per_cycle": self.role_changes,
             "ttft_s": None if self.ttft_s is None else self.ttft_s.to_dict(),
+            "loaded_ttft_s": None if self.loaded_ttft_s is None else self.loaded_ttft_s.to_dict(),
             "tpot_s": self.tpot_s,
             "bottleneck": self.bottleneck,
             "cost_usd_per_hour": self.cost_usd_per_hour,

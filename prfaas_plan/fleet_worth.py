@@ -140,7 +140,7 @@ def _pools(q: _Question) -> list[WorthLine]:
         for (p, c), v in sorted(pools.items()):
             if q.base.values[v] <= 0.0:
                 continue
-            free = 1.0 - q.case.limits.headroom
+            free = q.case.limits.free(role)
             rows = _rows(q, role, {h for h, s in enumerate(q.case.states) if s.period == p}, c)
             when = f" in {q.case.states[p].name}" if q.case.periods > 1 else ""
             name = f"one more instance that {role}s at {q.case.stations[c].name}{when}"

@@ -36,6 +36,11 @@ class Slo:
     ttft_percentile: float = quantity(
         "%", "share of the requests that must meet the time to first token", above=0, at_most=100, default=100.0
     )
+    ttft_load: str = text(
+        "whether the time to first token is that of idle machines, or includes the wait for a free instance",
+        choices=("idle", "loaded"),
+        default="idle",
+    )
 
     @property
     def step_seconds(self) -> float | None:

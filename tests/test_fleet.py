@@ -266,6 +266,26 @@ def test_time_to_first_token_is_kept_by_the_promised_share() -> None:
     assert loose.lambda_max_rps == pytest.approx(free.lambda_max_rps, rel=1e-4)
 
 
+def test_a_promise_that_includes_waiting_is_kept_by_the_queues_of_the_plan_of_two_clusters() -> None:
+    from prfaas_plan.loaded import loaded_ttft
+    from prfaas_plan.throughput import operate
+
+    changed = scenario(slo=promise(ttft_s=6.0, ttft_percentile=90, ttft_load="loaded"))
+    plan = fleet_plan(changed)
+    assert plan.loaded_ttft_s is not None
+    assert 5.8 < plan.loaded_ttft_s.p90 <= 6.0 * (1 + 1e-6)
+    split = {pool.role: pool.instances for pool in plan.busiest.pools if pool.cluster == "local"}
+    system, _ = prfaas_system(look_up(scenario()))
+    point = operate(system.split(split["prefill"], split["decode"]), plan.threshold_tokens)
+    assert loaded_ttft(point, plan.lambda_max_rps).ttft_s.p90 == pytest.approx(plan.loaded_ttft_s.p90, rel=0.02)
+    assert plan.lambda_max_rps < fleet_plan(scenario()).lambda_max_rps * 0.9
+
+
+def test_a_promise_to_everybody_cannot_include_waiting() -> None:
+    with pytest.raises(ScenarioError, match="some request always waits longer"):
+        fleet_plan(scenario(slo=promise(ttft_s=6.0, ttft_load="loaded")))
+
+
 def test_tighter_output_speed_cannot_be_had_from_what_was_measured() -> None:
     with pytest.raises((InfeasibleError, ScenarioError)):
         fleet_plan(scenario(slo={"tokens_per_second": 80}))

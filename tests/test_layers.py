@@ -55,7 +55,7 @@ LAYERS: list[set[str]] = [
     {"fleet_search"},
     {"fleet_solve"},
     {"fleet_evaluate", "fleet_tidy"},
-    {"fleet_routes"},
+    {"fleet_routes", "fleet_loaded"},
     {"fleet_record", "fleet_why"},
     {"fleet_build"},
     {"fleet"},
