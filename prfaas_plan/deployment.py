@@ -44,7 +44,7 @@ class Deployment:
 
     def __post_init__(self) -> None:
         if self.tp is None:
-            object.__setattr__(self, "tp", max(1, self.gpus // max(1, self.dp * self.pp * self.cp)))
+            self._divide()
         faults = [
             Fault("deployment", key, "expected a whole number of at least 1", getattr(self, key))
             for key in ("gpus", "tp", "ep", "dp", "pp", "cp")
@@ -60,8 +60,32 @@ class Deployment:
         if not faults and (self.gpus // self.pp) % self.ep:
             problem = f"expected a divisor of the {self.gpus // self.pp} GPUs of a stage"
             faults.append(Fault("deployment", "ep", problem, self.ep))
+        if not faults:
+            faults += self._too_many_ranks()
         if faults:
             raise InputError(faults)
+
+    @cached_property
+    def _heads(self) -> list[int]:
+        """Query heads of the model's attention and recurrent blocks, rising."""
+        found = {getattr(b, "q_heads", None) or getattr(b, "heads", None) for b in self.model.blocks.values()}
+        return sorted(n for n in found if n)
+
+    def _too_many_ranks(self) -> list[Fault]:
+        """Name a tensor parallelism of more ranks than the model has heads."""
+        if not self._heads or self.ranks <= self._heads[-1]:
+            return []
+        return [Fault("deployment", "tp", f"expected at most the model's {self._heads[-1]} heads", self.ranks)]
+
+    def _divide(self) -> None:
+        """Choose the tensor parallelism that is left to choose: within a scale-up domain, stages across domains."""
+        left = max(1, self.gpus // max(1, self.dp * self.pp * self.cp))
+        domain = self.hardware.scaleup_domain or self.hardware.gpus_per_node or left
+        inside = next(n for n in range(min(left, max(1, domain)), 0, -1) if left % n == 0)
+        if self.pp == 1:
+            object.__setattr__(self, "pp", left // inside)
+            left = inside
+        object.__setattr__(self, "tp", left)
 
     @property
     def ranks(self) -> int:
@@ -105,6 +129,11 @@ class Deployment:
     def notes(self) -> tuple[str, ...]:
         """What the reader of an estimate must know: fallbacks and constants taken from elsewhere."""
         notes = []
+        uneven = [n for n in self._heads if n % self.ranks]
+        if uneven:
+            notes.append(
+                f"TP {self.ranks} does not divide the model's {uneven[0]} heads; engines pad them, here they are not"
+            )
         for name, kept in self.stored.items():
             if name == "experts" and not self.layout.experts:
                 continue
