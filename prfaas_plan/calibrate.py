@@ -16,6 +16,7 @@ from prfaas_plan.calibrate_rules import ACCEPTABLE, Flag, Refusal, judge
 from prfaas_plan.calibrate_setup import Instance, Setup, complete, instance_of
 from prfaas_plan.errors import Fault, InputError, nearest
 from prfaas_plan.measured import DecodePoint, MeasuredProfile, PrefillPoint, measured_from_mapping
+from prfaas_plan.plausible import refuse_impossible
 from prfaas_plan.profile_writer import to_toml
 from prfaas_plan.profiles import Source
 
@@ -128,6 +129,7 @@ def calibrate(
     flags = (*evidence.flags, *instance.flags, *doubts, *_flat(prefill_fit, prefill))
     profile = _profile(instance, prefill, decode, _note(instance, context, flags))
     _check_usable(profile)
+    refuse_impossible(profile, "BENCHMARK", "", profiles)
     lengths, batches = _with_law(prefill, prefill_fit), _with_law(decode, decode_fit)
     return Calibration(
         profile, tuple(files), lengths, batches, prefill_fit, decode_fit, context, refusals, tuple(flags)

@@ -115,9 +115,9 @@ def _services(scenario: Scenario, profiles: Folders) -> Services:
             faults += error.faults
     if faults:
         raise kind(faults)
-    unused = services.unused_measurements()
-    if unused:
-        raise ScenarioError(unused)
+    mistaken = services.faulty_measurements()
+    if mistaken:
+        raise ScenarioError(mistaken)
     return services
 
 

@@ -165,8 +165,13 @@ def _loaded_file(path: Path, profiles: Folders) -> tuple[Kind, Any]:
         raise ProfileError(Fault(str(path), "", problem))
     if kind == "hardware":
         return kind, load_hardware(str(path), profiles)
-    build = model_from_mapping if kind == "model" else measured_from_mapping
-    return kind, build(data, str(path), path.stem)
+    if kind == "model":
+        return kind, model_from_mapping(data, str(path), path.stem)
+    from prfaas_plan.plausible import refuse_impossible
+
+    measured = measured_from_mapping(data, str(path), path.stem)
+    refuse_impossible(measured, str(path), "", profiles)
+    return kind, measured
 
 
 def kind_of(data: Mapping[str, Any]) -> Kind | None:

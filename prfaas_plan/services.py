@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,7 +125,23 @@ class Services:
                 [Fault(self._where, f"{path}.{f.key}", f.problem, f.value, f.suggestion) for f in error.faults]
             ) from None
 
-    def unused_measurements(self) -> list[Fault]:
+    def faulty_measurements(self) -> list[Fault]:
+        """List what is wrong with the scenario's ``[[measured]]`` tables: not used, or faster than a chip can be."""
+        faults = self._unused_measurements()
+        if not self.scenario.measured or faults:
+            return faults
+        from prfaas_plan.plausible import refuse_impossible
+
+        for index, profile in enumerate(self.scenario.measured):
+            key = f"measured.{index}"
+            named = replace(profile, model=self.model.where or self.model.id)
+            try:
+                refuse_impossible(named, self.scenario.place(key), key, self.folders)
+            except InputError as error:
+                faults += error.faults
+        return faults
+
+    def _unused_measurements(self) -> list[Fault]:
         """List the scenario's own ``[[measured]]`` tables that no cluster takes: a name or a size is mistaken."""
         used = {id(profile) for cluster in self.scenario.cluster for profile in self._own(cluster)}
         problem = (
@@ -181,6 +197,9 @@ class Services:
         ]
         if faults:
             raise ScenarioError(faults)
+        from prfaas_plan.plausible import refuse_impossible
+
+        refuse_impossible(profile, profile.where, "", self.folders)
         return profile
 
     @property

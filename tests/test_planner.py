@@ -114,6 +114,17 @@ def test_link_binds_where_a_peer_planned_two_and_a_half_times_its_rate() -> None
     assert bound.links[0].load_fraction == pytest.approx(1.0)
 
 
+def test_a_measurement_beyond_the_peak_of_the_chip_is_refused() -> None:
+    """Llama-70B at 207 req/s of 1,450 tokens on 8×H100 would be 42 PFLOP/s, against a peak of 7.9 in BF16."""
+    point = [{"length_tokens": 1450, "seconds": 1 / 207}, {"length_tokens": 2900, "seconds": 2 / 207}]
+    measured = [{"model": "llama-3.1-70b", "accelerator": "h100-sxm5", "gpus_per_instance": 8, "prefill": point}]
+    with pytest.raises(InputError, match="impossible: 8×h100-sxm5"):
+        plan(scenario_from_mapping(variant(model="llama-3.1-70b", kv={}, measured=measured)))
+    most = plan(scenario_from_mapping(variant(model="llama-3.1-70b", kv={}, measured=[], link=[QWEN["link"][0]])))
+    assert most.stages.prfaas_rps is not None
+    assert most.stages.prfaas_rps < 8 * 38.6 * 1450 / 4000 * 1.01  # 38.6 req/s is full peak at 1,450 tokens
+
+
 def test_unlimited_link_equals_no_link() -> None:
     """A link that is never full changes nothing, and a narrow one is named as the limit (dynamo#10863)."""
     unlimited = plan(load_scenario("case-study", ["link.0.bandwidth_gbps=inf"]))
