@@ -225,6 +225,7 @@ def _search(entries: list[tuple[int, System, int]], *, one_law: bool) -> dict[in
             link_bytes_per_s=np.array(chunk.column(lambda s, _: s.link_bytes_per_s)),
             local_instances=np.array(chunk.column(lambda _, instances: instances)),
             decode_work=np.array(chunk.column(lambda s, _: s.decode.step_seconds * s.output_tokens)),
+            decode_step=np.array(chunk.column(lambda s, _: s.decode.step_seconds)),
             decode_batch=np.array(chunk.column(lambda s, _: s.decode.batch), dtype=float),
         )
         own = needs or Needs(*curves, chunk.column(lambda s, _: s.law))

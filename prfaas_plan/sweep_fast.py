@@ -99,6 +99,8 @@ class _Fast:
         ):
             return nothing
         batch = self._batch(case, system, places, len(members))
+        if batch is None:
+            return nothing
         needs, means = self._needs(first, system)
         found = search(batch, needs)
         values = _values(batch, needs, means, system, (found.prefill_instances, found.threshold, found.crossing))
@@ -131,7 +133,7 @@ class _Fast:
                 return values[p]
         return np.nan if otherwise is None else otherwise
 
-    def _batch(self, case: Case, system: System, places: Places, n: int) -> Batch:
+    def _batch(self, case: Case, system: System, places: Places, n: int) -> Batch | None:
         remote, local = self._clusters(case)
         rate: Any = np.inf
         if case.link is not None:
@@ -142,6 +144,10 @@ class _Fast:
             )
             rate = speed * (efficiency * (1.0 - loss)) * GBPS
         ones = np.ones(n)
+        decode = self._decode(case, places)
+        if decode is None:
+            return None
+        size, step = decode
         output = self._column("output", 0, "output_tokens", places, system.output_tokens)
         instances = self._column("cluster", remote, "instances", places, case.scenario.cluster[remote].instances)
         own = self._column("cluster", local, "instances", places, case.scenario.cluster[local].instances)
@@ -149,9 +155,27 @@ class _Fast:
             remote_instances=instances * ones,
             link_bytes_per_s=rate * ones,
             local_instances=(own * ones).astype(np.int64),
-            decode_work=system.decode.step_seconds * output * ones,
-            decode_batch=system.decode.batch * ones,
+            decode_work=step * output * ones,
+            decode_batch=size * ones,
+            decode_step=step * ones,
         )
+
+    def _decode(self, case: Case, places: Places) -> tuple[Any, Any] | None:
+        """Give batch and step time, case by case where they are estimated and output lengths vary."""
+        knob, p = next(
+            ((k, p) for k, p in zip(self.inputs.knobs, places, strict=True) if k.kind == "output"), (None, None)
+        )
+        if case.decode.basis != "roofline" or knob is None or p is None:
+            return case.decode.batch, case.decode.step_seconds
+        first = [int(q[0]) for q in places]
+        found = []
+        for value in knob.values:
+            try:
+                found.append(self.inputs.decode(tuple(first), case, replace(case.workload, output_tokens=value)))
+            except PlanError:
+                return None
+        batch, step = (np.array([getattr(d, name) for d in found]) for name in ("batch", "step_seconds"))
+        return batch[p], step[p]
 
     def _price(self, case: Case, index: int, places: Places) -> Any:
         """Give the price of an instance-hour, purchase included."""
@@ -211,7 +235,7 @@ def _values(batch: Batch, needs: Needs, means: Needs, system: System, found: tup
         "decode_instances": batch.local_instances - n,
         "link_used_gbps": rate * kv / GBPS,
         "ttft_mean_s": ttft,
-        "tpot_s": np.full(len(n), system.decode.step_seconds),
+        "tpot_s": batch.decode_step,
         "clear": (n == 0) | ((share > _CLEAR_SHARE) & (share < 1.0 - _CLEAR_SHARE)),
     }
 

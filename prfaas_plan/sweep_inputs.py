@@ -17,6 +17,7 @@ from prfaas_plan.errors import Fault, InputError, PlanError, ScenarioError
 from prfaas_plan.inventory import Cluster, Link
 from prfaas_plan.scenario import Scenario, set_path
 from prfaas_plan.schema import Reader, read_field
+from prfaas_plan.services import DecodeService, Services
 from prfaas_plan.vary import Axis, Design
 from prfaas_plan.workload import Workload, WorkloadTable, read_workload
 
@@ -54,6 +55,7 @@ class Inputs:
             raise InputError(self._faults)
         self._found: dict[tuple[int, ...], Case | PlanError] = {}
         self._whole: dict[tuple[int, ...], bool] = {}
+        self._decodes: dict[tuple[Any, ...], DecodeService | PlanError] = {}
         self._workloads: dict[tuple[int, ...], Workload | PlanError] = {}
 
     def _knob(self, axis: Axis) -> Knob:
@@ -175,6 +177,25 @@ class Inputs:
         workload = read_workload(data["workload"], reader, "workload", found.scenario.folder)
         return ScenarioError(reader.faults) if workload is None else replace(workload, notes=found.workload.notes)
 
+    def decode(self, positions: tuple[int, ...], found: Case, workload: Workload) -> DecodeService:
+        """Give the decode service of a case; an estimated one depends on the mean context of its traffic.
+
+        Raises `InfeasibleError` where even one sequence is too slow or does not fit.
+        """
+        if found.decode.basis != "roofline" or workload == found.workload:
+            return found.decode
+        key = (*self.key(positions, "law", "other"), workload.output_tokens)
+        if key not in self._decodes:
+            try:
+                scenario = replace(found.scenario, workload=workload)
+                self._decodes[key] = Services(scenario, found.model, self.profiles).decode(found.local)
+            except PlanError as error:
+                self._decodes[key] = error
+        service = self._decodes[key]
+        if isinstance(service, PlanError):
+            raise service
+        return service
+
     def case(self, positions: tuple[int, ...]) -> Case:
         """Give a case with everything looked up and its own numbers set.
 
@@ -194,6 +215,7 @@ class Inputs:
         changed = replace(scenario, cluster=tuple(clusters), link=tuple(links), workload=workload)
         return replace(
             found,
+            decode=self.decode(positions, found, workload),
             scenario=changed,
             workload=workload,
             remote=clusters[scenario.cluster.index(found.remote)] if found.remote else None,

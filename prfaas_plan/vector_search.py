@@ -44,6 +44,7 @@ class Batch:
     decode_work: Floats
     """Step time times output tokens [s]; the rate of n instances is n · batch / work."""
     decode_batch: Floats
+    decode_step: Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from prfaas_plan.units import GBPS
 from prfaas_plan.what_if_tables import what_if
 from prfaas_plan.workload import Constant, LogNormal, Mixture
 from prfaas_plan.writers.page import write_page
+from prfaas_plan.writers.page_data import output_ends
 from prfaas_plan.writers.svg import Axis
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -48,7 +49,9 @@ def with_law(law: Any, reading: str) -> Scenario:
     return dataclasses.replace(base, workload=dataclasses.replace(base.workload, law=law), service_time=reading)
 
 
+ESTIMATED = priced().replace("model", "mimo-v2-flash")
 SCENARIOS = {
+    "estimated": ESTIMATED,
     "case-study": priced(),
     "mean": priced().replace("service_time", "mean"),
     "mixture": with_law(Mixture((3, 1), (LogNormal(8, 1, 16, 40_000), LogNormal(11, 0.4, 20_000, 131_072))), "mean"),
@@ -219,7 +222,11 @@ def expected(scenario: Scenario, state: dict[str, float], planned: OperatingPoin
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_sliders_move_the_numbers_as_the_library_does(name: str, pages: dict[str, Path], tmp_path: Path) -> None:
     planned = operating_points(look_up(SCENARIOS[name]))[0]
-    for state in STATES if name == "case-study" else STATES[2:3]:
+    states = STATES if name == "case-study" else [STATES[2]]
+    if name == "estimated":
+        low, high = output_ends(1024.0)
+        states.append({"output": round(low * (high / low) ** 0.87), "gbps": 40})
+    for state in states:
         address = "&".join(f"{key}={value}" for key, value in state.items())
         document, log = dom(pages[name], tmp_path, address)
         assert "CONSOLE" not in log

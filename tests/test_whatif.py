@@ -61,6 +61,8 @@ def assert_rows_equal_plans(base: Scenario, result: SweepResult, count: int = 25
         ["slo.tokens_per_second=10:40:4", "workload.output_tokens=64,1024,8192", "link.0.efficiency=0.1,0.9", *PRICES],
         ["workload.input_tokens=1000,8k,{law='histogram',edges=[100,5000,90000],weights=[2,1]}",
          "link.0.loss=0,0.1", "cluster.prfaas.instances=1,2,3,4"],
+        ["model=mimo-v2-flash", "workload.output_tokens=256,4096", "workload.input_tokens.mu=9,10.5",
+         "cluster.prfaas.instances=2,4,6", "slo.tokens_per_second=30,40"],
         ["model=kimi-linear-1t-paper,kimi-linear-48b-a3b", "cluster.local.role=pd,decode", "link.0.bandwidth_gbps=1,9"],
     ],
 )  # fmt: skip
@@ -121,6 +123,7 @@ def assert_close(fast: SweepResult, exact: SweepResult) -> None:
         ["service_time=mean,at-mean-length", "link.0.bandwidth_gbps=1:200:300:log", "workload.output_tokens=512,2048",
          "cluster.local.price_usd_per_gpu_hour=1,1.5", "cluster.prfaas.price_usd_per_gpu_hour=2,3"],
         ["workload.input_tokens.mu=9,9.9", "link.0.efficiency=0.001:1:600"],
+        ["model=mimo-v2-flash", "link.0.bandwidth_gbps=1:100:400:log", "workload.output_tokens=256,4096"],
     ],
 )  # fmt: skip
 def test_the_fast_way_agrees_to_the_twelfth_digit(base: Scenario, vary: list[str]) -> None:

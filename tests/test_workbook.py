@@ -270,6 +270,32 @@ def test_other_laws_start_at_the_plan(tmp_path: Path) -> None:
 
 
 @needs_libreoffice
+def test_estimated_times_in_many_pieces(tmp_path: Path) -> None:
+    """Models without a measurement have service times and KV sizes in several pieces, some no threshold at all."""
+    books, wanted, decodes = [], [], []
+    changes: Values = {"bandwidth_gbps": 8.0, "local_instances": 10, "service_time": "mean", "tokens_per_second": 30}
+    longer: Values = {"mu": 10.4, "output_tokens": 3000}
+    for model in ("mimo-v2-flash", "deepseek-v3"):
+        scenario = priced().replace("model", model)
+        plain = report(scenario, tmp_path / f"{model}.xlsx")
+        books += [plain, edited(plain, tmp_path / f"{model}-edit.xlsx", changes)]
+        books.append(edited(plain, tmp_path / f"{model}-longer.xlsx", longer))
+        other = scenario
+        for key, value in changes.items():
+            other = other.replace(PATHS[key], value)
+        wanted += [expected(scenario), expected(other)]
+        decodes.append(
+            look_up(scenario.replace("workload.input_tokens.mu", 10.4).replace("workload.output_tokens", 3000))
+        )
+    shown = recalculated(books, tmp_path)
+    for values, own in zip(wanted, (shown[0], shown[1], shown[3], shown[4]), strict=True):
+        assert_equal(own, values)
+    for case, own in zip(decodes, (shown[2], shown[5]), strict=True):
+        each = case.decode.batch / case.decode.step_seconds / 3000.0
+        assert own["out_pd_decode_rps"] == pytest.approx(own["out_decode_instances"] * each, rel=0.05)
+
+
+@needs_libreoffice
 def test_a_workbook_that_does_not_calculate_shows_the_same(book: Path, tmp_path: Path) -> None:
     """Values stored with the formulas equal those that LibreOffice computes, in every cell of every sheet."""
     recalculated([book], tmp_path)

@@ -68,6 +68,17 @@
     }
     return { share, mean, used };
   }
+  // Output tokens a second of one decode instance: shipped by output length where it depends on the context.
+  function tokensPerSecond(output) {
+    const rows = data.decodes, last = rows.length - 1;
+    const rate = (row) => row[1] / row[2];
+    if (!rows.length) return 0;
+    if (output <= rows[0][0]) return rate(rows[0]);
+    if (output >= rows[last][0]) return rate(rows[last]);
+    const i = rows.findIndex((row) => row[0] >= output);
+    const share = (output - rows[i - 1][0]) / (rows[i][0] - rows[i - 1][0]);
+    return rate(rows[i - 1]) + share * (rate(rows[i]) - rate(rows[i - 1]));
+  }
   const over = (resource, need) => (need > 0 ? resource / need : HUGE);
 
   function limits(s, t) {
@@ -78,7 +89,7 @@
       far: over(s.remote, n.used.remote),
       wire: over(link, n.used.kv),
       near: over(s.prefill, n.used.local),
-      decode: s.decode * data.batch / (data.step * s.output),
+      decode: s.decode * tokensPerSecond(s.output) / s.output,
     };
   }
 

@@ -15,7 +15,7 @@ from prfaas_plan.report import Table
 from prfaas_plan.units import show
 from prfaas_plan.what_if_tables import WhatIf
 from prfaas_plan.writers.cells import cell_text, heading
-from prfaas_plan.writers.page_data import page_data
+from prfaas_plan.writers.page_data import OUTPUT_STEP, output_ends, page_data
 from prfaas_plan.writers.page_map import fleet_map
 from prfaas_plan.writers.page_plots import plots
 from prfaas_plan.writers.svg import escaped
@@ -205,7 +205,7 @@ def _panel(found: WhatIf) -> str:
         _count(
             "decode", "local decode instances", best.system.decode.instances, max(16, 3 * best.system.decode.instances)
         ),
-        _ratio("output", "mean output length", output, (min(32.0, output / 4), max(16_384.0, 4 * output))),
+        _ratio("output", "mean output length", output, output_ends(output), OUTPUT_STEP),
         _ratio("threshold", "length threshold", threshold, (max(1.0, first), max(last, 2.0 * max(1.0, first)))),
         _slider("load", "load, share of the largest rate", 'min="10" max="100" step="1" value="80"'),
     ]
@@ -239,9 +239,9 @@ def _count(name: str, label: str, value: int, most: int) -> str:
     return _slider(name, label, f'min="{least}" max="{most}" step="1" value="{value}"')
 
 
-def _ratio(name: str, label: str, value: float, ends: tuple[float, float]) -> str:
+def _ratio(name: str, label: str, value: float, ends: tuple[float, float], step: int = 1) -> str:
     low, high = ends
     kept = min(high, max(low, value))
-    place = round(1000 * math.log(kept / low) / math.log(high / low))
-    attributes = f'min="0" max="1000" step="1" value="{place}" data-low="{low:.12g}" data-high="{high:.12g}"'
+    place = step * round(1000 / step * math.log(kept / low) / math.log(high / low))
+    attributes = f'min="0" max="1000" step="{step}" value="{place}" data-low="{low:.12g}" data-high="{high:.12g}"'
     return _slider(name, label, f'{attributes} data-exact="{value:.12g}"')

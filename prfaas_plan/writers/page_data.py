@@ -6,12 +6,16 @@ import json
 import math
 from typing import Any
 
+from prfaas_plan.errors import PlanError
 from prfaas_plan.numerics import Curve
+from prfaas_plan.services import Services
 from prfaas_plan.what_if_tables import WhatIf
 
-__all__ = ["page_data"]
+__all__ = ["OUTPUT_STEP", "output_ends", "page_data"]
 
 _LENGTHS = 600
+OUTPUT_STEP = 10
+"""Places of the slider of output lengths are this many thousandths of its length apart."""
 _NEVER = 1e12
 
 
@@ -39,8 +43,7 @@ def _data(found: WhatIf) -> dict[str, Any]:
         "usable": link.usable_fraction if link else 1.0,
         "delay": link.rtt_ms / 2e3 if link else 0.0,
         "output": case.workload.output_tokens,
-        "batch": case.decode.batch,
-        "step": case.decode.step_seconds,
+        "decodes": _decodes(found),
         "rate": best.max_rate,
         "lengths": [_rounded(x) for x in lengths],
         "below": _columns(found, curves, lengths),
@@ -48,6 +51,31 @@ def _data(found: WhatIf) -> dict[str, Any]:
         "loads": [[x.load_fraction, _rounded(x.mean_s), _rounded(x.p90_s)] for x in found.loads],
         "prices": [_hourly(remote), _hourly(local)],
     }
+
+
+def _decodes(found: WhatIf) -> list[list[float]]:
+    """Give output length, batch and step time of decode; at every place of the slider where they are estimated."""
+    case, output = found.case, found.case.workload.output_tokens
+    decode = case.decode
+    if decode.basis != "roofline":
+        return [[output, decode.batch, decode.step_seconds]]
+    low, high = output_ends(output)
+    places = range(0, 1001, OUTPUT_STEP)
+    outputs = sorted({output, *(float(round(low * (high / low) ** (p / 1000.0))) for p in places)})
+    finder = Services(found.scenario, case.model, found.profiles)
+    rows = []
+    for tokens in outputs:
+        try:
+            service = finder.decode(case.local, case.workload.law.mean + tokens / 2.0)
+        except PlanError:
+            continue
+        rows.append([tokens, service.batch, service.step_seconds])
+    return rows
+
+
+def output_ends(output: float) -> tuple[float, float]:
+    """Give the ends of the slider of output lengths [token]."""
+    return min(32.0, output / 4.0), max(16_384.0, 4.0 * output)
 
 
 def _hourly(cluster: Any) -> float | None:

@@ -6,18 +6,17 @@ import math
 from dataclasses import replace
 
 from prfaas_plan.case import Case
-from prfaas_plan.errors import PlanError
 from prfaas_plan.laws import LogNormal
 from prfaas_plan.numerics import Curve
 from prfaas_plan.plan_report import report_plan
 from prfaas_plan.report import Column, Table, columns, rows
 from prfaas_plan.scenario import Cluster
-from prfaas_plan.services import DecodeService, Services
 from prfaas_plan.units import GBPS
 from prfaas_plan.what_if_report import curve_tables
 from prfaas_plan.what_if_tables import WhatIf
 from prfaas_plan.writers.book import Book, Sheet
-from prfaas_plan.writers.formula import Cell, choose, index, number, place
+from prfaas_plan.writers.formula import Cell, choose, number
+from prfaas_plan.writers.live_decode import DecodeTable, decode_table, write_decode
 from prfaas_plan.writers.live_grids import write_grids
 from prfaas_plan.writers.live_inputs import LiveInputs, searched_splits, write_inputs
 from prfaas_plan.writers.live_lengths import LiveLaw, write_curve, write_lognormal, write_table_law
@@ -26,7 +25,6 @@ from prfaas_plan.writers.live_search import LinkPrice, Live, search_splits, usab
 
 __all__ = ["write_workbook"]
 
-_SPEEDS = (10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0, 80.0, 100.0)
 _NEVER = 1e12
 """Prefill time [s] that stands for a pool that cannot prefill."""
 _BINS = 20
@@ -45,8 +43,8 @@ def write_workbook(found: WhatIf) -> bytes:
     notes = book.sheet("Notes", [120])
     work = book.sheet("Calculation", [14] * 24)
 
-    decodes = _decodes(found)
-    inputs = write_inputs(inputs_sheet, found, list(decodes))
+    decodes = decode_table(found)
+    inputs = write_inputs(inputs_sheet, found, list(decodes.services))
     live = _live(found, inputs, decodes, lengths, services)
     splits = search_splits(live, work, grids, 3, searched_splits(found))
     chosen = choose_plan(live, work, work.next_free, splits)
@@ -60,28 +58,14 @@ def write_workbook(found: WhatIf) -> bytes:
     return book.content()
 
 
-def _decodes(found: WhatIf) -> dict[float, DecodeService]:
-    """Find the batch and step time of every output speed that can be promised, the scenario's among them."""
-    case = found.case
-    step = found.scenario.slo.step_seconds
-    known = {0.0 if step is None else 1.0 / step: case.decode}
-    for speed in (0.0, *_SPEEDS):
-        slo = replace(found.scenario.slo, tokens_per_second=speed or None, tpot_s=None)
-        try:
-            service = Services(replace(found.scenario, slo=slo), case.model, found.profiles).decode(case.local)
-        except PlanError:
-            continue
-        known.setdefault(speed, service)
-    return dict(sorted(known.items()))
-
-
-def _live(found: WhatIf, inputs: LiveInputs, decodes: dict[float, DecodeService], lengths: Sheet, sheet: Sheet) -> Live:
+def _live(found: WhatIf, inputs: LiveInputs, decodes: DecodeTable, lengths: Sheet, sheet: Sheet) -> Live:
     case = found.case
     sheet.text(0, 0, "Service times", "title")
     sheet.text(1, 0, "Fixed numbers of the model on its instances, as planned with; moments follow the inputs.")
     names = _names(sheet, case)
-    batch, step, row = _decode_table(sheet, inputs, decodes)
     law = _law(found, inputs, lengths)
+    decode = write_decode(sheet, 6, inputs, law, decodes)
+    row = decode.next_row
     curves = (_seconds(case, remote=True), case.kv_bytes, _seconds(case, remote=False))
     titles = ("remote prefill [s]", "KV cache on the link [B]", "local prefill [s]")
     live = []
@@ -90,10 +74,9 @@ def _live(found: WhatIf, inputs: LiveInputs, decodes: dict[float, DecodeService]
         live.append(written)
     link = sheet.formula(row, 1, usable_link(inputs))
     sheet.text(row, 0, "usable rate of the link [B/s]")
-    each = sheet.formula(row + 1, 1, batch / (step * inputs.output))
-    sheet.text(row + 1, 0, "rate of one decode instance [req/s]")
     return Live(
-        inputs, law, live[0], live[1], live[2], link, each, batch, step, curves, *_prices(case), names,
+        inputs, law, live[0], live[1], live[2], link, decode.each, decode.batch, decode.step, curves, *_prices(case),
+        names,
     )  # fmt: skip
 
 
@@ -126,22 +109,6 @@ def _seconds(case: Case, *, remote: bool) -> Curve:
     if service is None and not remote and case.remote is not None:
         return Curve.polynomial(_NEVER)
     return service.seconds if service is not None else Curve.polynomial(1.0)
-
-
-def _decode_table(sheet: Sheet, inputs: LiveInputs, decodes: dict[float, DecodeService]) -> tuple[Cell, Cell, int]:
-    sheet.headings(6, ["promised speed [token/s]", "BS_max", "step time [s]"])
-    for i, (speed, service) in enumerate(decodes.items()):
-        sheet.number(7 + i, 0, speed)
-        sheet.number(7 + i, 1, service.batch)
-        sheet.number(7 + i, 2, service.step_seconds)
-    bottom = 7 + len(decodes)
-    which = place(inputs.slo, sheet.range(7, 0, list(decodes)), exact=True)
-    sheet.text(bottom, 0, "chosen")
-    batches = sheet.range(7, 1, [float(s.batch) for s in decodes.values()])
-    steps = sheet.range(7, 2, [s.step_seconds for s in decodes.values()])
-    batch = sheet.formula(bottom, 1, index(batches, which))
-    step = sheet.formula(bottom, 2, index(steps, which))
-    return batch, step, bottom + 2
 
 
 def _law(found: WhatIf, inputs: LiveInputs, sheet: Sheet) -> LiveLaw:
@@ -237,8 +204,18 @@ def _notes(sheet: Sheet, found: WhatIf) -> None:
         "Cumulative moments of the length law are exact at the lengths of the table on “Lengths” and linear between "
         "them. The workbook starts with the planned split and threshold, where they are exact; “best” finds the "
         "optimum of the interpolated law. Percentiles of TTFT do not follow the inputs for this law.",
+        *_about_decode(found),
         f"{1e9:g} Gbit/s stands for a link without limit, and 1E+99 req/s for a stage that does not limit.",
         *found.plan.notes,
     ]  # fmt: skip
     for i, line in enumerate(lines, start=2):
         sheet.text(i, 0, line, "wrap")
+
+
+def _about_decode(found: WhatIf) -> list[str]:
+    if found.case.decode.basis != "roofline":
+        return []
+    return [
+        "The decode batch is estimated and depends on the mean context. It is exact at the planned context; between "
+        "the contexts on “Service times” the output rate of an instance is taken as linear, which is good to about 2 %."
+    ]
