@@ -23,7 +23,7 @@ from prfaas_plan.numerics import Curve
 from prfaas_plan.solver import available_solver
 
 REGIONS = 3
-SIZES = ("2x2x20x1", "4x3x20x1", "8x4x20x1", "12x4x10x1", "12x4x30x1", "12x4x60x1", "6x3x20x4", "6x3x20x12", "6x3x20x24",
+SIZES = ("3x2x20x1", "4x3x20x1", "8x4x20x1", "12x4x10x1", "12x4x30x1", "12x4x60x1", "6x3x20x4", "6x3x20x12", "6x3x20x24",
          "100x6x20x1")  # fmt: skip
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from prfaas_plan.errors import SolverError
 from prfaas_plan.fleet_bound import best_possible, cut_from, prices_of
 from prfaas_plan.fleet_case import FleetCase
 from prfaas_plan.fleet_search import Outcome, Progress, Search, Settings, gap_between, start
+from prfaas_plan.fleet_sheet import label
 from prfaas_plan.fleet_variables import Model
 from prfaas_plan.solver import Options, Program, Solution, solve
 
@@ -19,6 +20,7 @@ __all__ = ["solve_fleet", "solve_routing"]
 _ROUNDS = 8
 _MANY_INTEGERS = 60
 _MOST_CUTS = 100
+_LAST_TRIED = 1
 
 
 def solve_fleet(
@@ -91,12 +93,15 @@ def _period_by_period(case: FleetCase, settings: Settings) -> Outcome | None:
         relaxed.append(found[1].objective)
     enough, bound, rounds, tightest = math.inf, math.inf, 0, None
     integers: dict[str, float] = {}
+    tried: list[Outcome] = []
     for p in sorted(range(case.periods), key=relaxed.__getitem__):
+        one = case.only_period(p).with_limits(enough_rps=enough)
         left = settings.time_limit_s - (time.monotonic() - began)
         limits = replace(quiet, time_limit_s=max(0.5, left / 2.0 if tightest is None else left))
-        outcome = solve_fleet(case.only_period(p).with_limits(enough_rps=enough), None, limits)
+        outcome = _as_before(one, tried, limits) or solve_fleet(one, None, limits)
         if outcome is None:
             return None
+        tried.append(outcome)
         integers |= outcome.integers
         rounds += outcome.rounds
         if outcome.value < enough * (1.0 - settings.gap / 2.0):
@@ -109,11 +114,23 @@ def _period_by_period(case: FleetCase, settings: Settings) -> Outcome | None:
     return whole
 
 
+def _as_before(one: FleetCase, tried: Sequence[Outcome], settings: Settings) -> Outcome | None:
+    """Keep the roles of one of the last periods that were planned, if they serve enough in this one too."""
+    enough = one.limits.enough_rps * (1.0 - settings.gap / 2.0)
+    for outcome in reversed(tried[-_LAST_TRIED:]):
+        before, now = (label("", c.states[0].name).strip("()") for c in (outcome.model.case, one))
+        roles = {name.replace(f"({before},", f"({now},", 1): x for name, x in outcome.integers.items()}
+        found = solve_routing(one, roles, None, replace(settings, gap=1e-3))
+        if found is not None and found.value >= enough:
+            return found
+    return None
+
+
 def _with(program: Program, integers: Mapping[str, float] | None) -> Program:
     if integers is None:
         return program.relaxed()
     index = {program.variables[i].name: i for i in program.integers}
-    return program.fixed({index[name]: value for name, value in integers.items()})
+    return program.fixed({index[name]: value for name, value in integers.items() if name in index})
 
 
 def _refine(search: Search, integers: Mapping[str, float] | None) -> tuple[Model, Solution] | None:

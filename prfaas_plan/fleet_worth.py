@@ -18,6 +18,8 @@ __all__ = ["BreakEven", "Worth", "WorthLine", "worth"]
 _STEP = 1e-2
 _KINK = 0.05
 _NOTHING = 1e-9
+_NOISE = 1e-6
+_GAP = 1e-4
 _TRIED = 4
 
 
@@ -173,9 +175,10 @@ def _line(q: _Question, what: str, unit: str, per_unit: Mapping[str, float], ste
         more, less = (_tried(q, per_unit, x) for x in (step, -step))
         up = math.nan if more is None else more / step
         down = math.nan if less is None else -less / step
+    noise = _NOISE * abs(q.base.value)
     size = max(abs(up), abs(down), abs(shadow))
-    smooth = abs(up - down) <= _KINK * size + _NOTHING
-    shown_up, shown_down = (None if math.isnan(x) else x for x in (up, down))
+    smooth = abs(up - down) <= _KINK * size + noise
+    shown_up, shown_down = (None if math.isnan(x) else x if abs(x) > noise else 0.0 for x in (up, down))
     return WorthLine(what, unit, shadow, shown_up, shown_down, not smooth)
 
 
@@ -229,7 +232,8 @@ def _first_token(q: _Question) -> list[WorthLine]:
     for factor in (1.1, 0.9):
         traffic = tuple(replace(t, ttft_s=t.ttft_s * factor) for t in q.case.traffic)
         case = replace(q.case, traffic=traffic)
-        gains.append(q.gain(solve_fleet(case, q.plan.target_rps, replace(q.settings, gap=1e-4))))
+        gain = q.gain(solve_fleet(case, q.plan.target_rps, replace(q.settings, gap=_GAP)))
+        gains.append(0.0 if gain is not None and abs(gain) <= _GAP * abs(q.base.value) else gain)
     looser, tighter = gains
     down = None if tighter is None else -tighter
     what = "time to first token a tenth looser (less: a tenth tighter)"

@@ -595,3 +595,20 @@ def test_loading_a_shipped_fleet_needs_no_solver(tmp_path: Path) -> None:
     for name in ("multi-region", "mixed-generations", "day-night"):
         assert load_scenario(name).is_fleet
     assert not load_scenario("case-study").is_fleet
+
+
+def test_document_of_a_fleet_names_every_pool_threshold_and_limit() -> None:
+    from prfaas_plan.fleet_report import report_fleet
+    from prfaas_plan.writers.terminal import write_terminal
+
+    plan = fleet_plan(load_scenario("day-night"))
+    text = write_terminal(report_fleet(plan, explain=True), width=100)
+    for words in (
+        "4 × 8 = 32",
+        "12 × 8 = 96",
+        "16 instances take another role",
+        "33,8",
+        "Limited by prefill at prfaas",
+    ):
+        assert words in text
+    assert report_fleet(plan).rows[0]["local_instances"] == 12
