@@ -23,8 +23,18 @@ from prfaas_plan.numerics import Curve
 from prfaas_plan.solver import available_solver
 
 REGIONS = 3
-SIZES = ("3x2x20x1", "4x3x20x1", "8x4x20x1", "12x4x10x1", "12x4x30x1", "12x4x60x1", "6x3x20x4", "6x3x20x12", "6x3x20x24",
-         "100x6x20x1")  # fmt: skip
+SIZES = [
+    "3x2x20x1",
+    "4x3x20x1",
+    "8x4x20x1",
+    "12x4x10x1",
+    "12x4x30x1",
+    "12x4x60x1",
+    "6x3x20x4",
+    "6x3x20x12",
+    "6x3x20x24",
+    "100x6x20x1",
+]
 
 
 def neighbours(site: int, sites: int) -> list[int]:
@@ -61,12 +71,11 @@ def fleet(sites: int, accelerators: int, periods: int, seed: int = 1) -> FleetCa
         for r in range(REGIONS)
     )  # fmt: skip
     tables = [
-        [1.0 + 0.6 * math.cos(2.0 * math.pi * (p / periods - r / REGIONS)) for r in range(REGIONS)] for p in range(periods)
+        [1.0 + 0.6 * math.cos(2.0 * math.pi * (p / periods - r / REGIONS)) for r in range(REGIONS)]
+        for p in range(periods)
     ]
     busiest = max(sum(t) for t in tables)
-    states = tuple(
-        State(f"p{p}", 24.0 / periods, tuple(x / busiest for x in t), p) for p, t in enumerate(tables)
-    )
+    states = tuple(State(f"p{p}", 24.0 / periods, tuple(x / busiest for x in t), p) for p, t in enumerate(tables))
     return FleetCase("scaling", stations, wires, traffic, docks, routes, states, Limits())
 
 
@@ -77,7 +86,9 @@ def run(size: str, gap: float, limit: float) -> str:
     started = time.monotonic()
     steps: list[str] = []
     found = solve_fleet(
-        case, None, Settings(gap, limit, bins, lambda p: steps.append(f"{p.step} {p.elapsed_s:.1f}s {p.best} {p.bound}"))
+        case,
+        None,
+        Settings(gap, limit, bins, lambda p: steps.append(f"{p.step} {p.elapsed_s:.1f}s {p.best} {p.bound}")),
     )
     seconds = time.monotonic() - started
     memory = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 2**20

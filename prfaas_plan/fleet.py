@@ -39,7 +39,7 @@ def fleet_plan(scenario: Scenario, *, profiles: Folders = (), settings: Settings
     >>> from prfaas_plan.scenario import load_scenario
     >>> plan = fleet_plan(load_scenario("case-study"))
     >>> round(plan.lambda_max_rps, 3), [(p.role, p.instances) for p in plan.busiest.pools]
-    (3.186, [('prefill', 4), ('decode', 5), ('prefill', 3)])
+    (3.186, [('prefill', 4), ('prefill', 3), ('decode', 5)])
     """
     if scenario.objective != "throughput":
         return size(scenario, _stated_rate(scenario), minimize=scenario.objective, profiles=profiles, settings=settings)

@@ -6,8 +6,11 @@ plain data with a text form of its own, so that what is solved can be read, comp
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -17,7 +20,7 @@ __all__ = ["Options", "Program", "Row", "Solution", "Variable", "available_solve
 
 Sense = Literal["<=", ">=", "="]
 
-_SOLVERS = ("PULP_CBC_CMD", "COIN_CMD", "HiGHS", "HiGHS_CMD")
+_SOLVERS = ("PULP_CBC_CMD", "COIN_CMD", "HiGHS")
 _INFINITE = 1e20
 _LARGE = 80_000
 """Variables from which CBC begins with its barrier method where asked to (at 110,000 variables 3 s for 40 s)."""
@@ -173,9 +176,25 @@ def _run(problem: Any, name: str, options: Options) -> None:
     if options.barrier and len(problem.variables()) > _LARGE and name in ("PULP_CBC_CMD", "COIN_CMD"):
         settings["options"] = ["barrier"]
     try:
-        problem.solve(pulp.getSolver(name, **settings))
+        with _silence() if name.startswith("HiGHS") else contextlib.nullcontext():
+            problem.solve(pulp.getSolver(name, **settings))
     except pulp.PulpError as error:
         raise SolverError(f"{name} failed: {error}") from error
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Send what a library writes to file descriptor 1 nowhere: highspy 1.16 greets before it can be told not to."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 (a device)
+            os.dup2(nowhere.fileno(), 1)
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _solution(program: Program, problem: Any, unknowns: Sequence[Any], name: str) -> Solution:
@@ -191,7 +210,8 @@ def _solution(program: Program, problem: Any, unknowns: Sequence[Any], name: str
     duals = {}
     if not program.integers:
         found = problem.constraints
-        duals = {row.name: float(found[f"r{i}"].pi or 0.0) for i, row in enumerate(program.rows)}
+        sign = -1.0 if name == "HiGHS" and program.maximise else 1.0  # PuLP hands HiGHS the negated objective
+        duals = {row.name: sign * float(found[f"r{i}"].pi or 0.0) for i, row in enumerate(program.rows)}
     objective = math.fsum(c * values[i] for i, c in program.objective.items())
     return Solution("optimal" if int(problem.sol_status) == 1 else "feasible", objective, values, duals, name)
 

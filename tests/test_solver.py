@@ -95,6 +95,20 @@ def test_same_programme_same_solution_and_nothing_printed(capfd: pytest.CaptureF
     assert available_solver() == "PULP_CBC_CMD"
 
 
+@pytest.mark.parametrize("maximise", [True, False])
+def test_highs_gives_the_same_values_and_duals_and_prints_nothing(
+    maximise: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("highspy")
+    sense = "<=" if maximise else ">="
+    rows = (Row("sum", {0: 1.0, 1: 2.0}, sense, 8.0), Row("x_alone", {0: 1.0}, sense, 3.0))
+    program = Program((X, Y), rows, {0: 3.0, 1: 4.0}, maximise)
+    highs, cbc = solve(program, solver="HiGHS"), solve(program, solver="PULP_CBC_CMD")
+    assert highs.values == pytest.approx(cbc.values)
+    assert highs.duals == pytest.approx(cbc.duals)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_text_has_bounds_integers_and_signs() -> None:
     variables = (Variable("a", 1.0), Variable("b", -2.0, 5.0), Variable("c", 3.0, 3.0, integer=True))
     text = to_lp_text(Program(variables, (Row("r", {0: -1.0, 2: 2.5}, "=", 4.0),), {}))
