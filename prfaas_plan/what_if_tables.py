@@ -10,6 +10,7 @@ from pathlib import Path
 from prfaas_plan.case import Case, look_up, operating_points, planned_system
 from prfaas_plan.errors import Fault, PlanError, ScenarioError
 from prfaas_plan.loaded import loaded_ttft
+from prfaas_plan.numerics import Curve
 from prfaas_plan.plan_record import Comparison, Plan
 from prfaas_plan.planner import compare, plan
 from prfaas_plan.scenario import Scenario
@@ -103,6 +104,8 @@ class WhatIf:
     worth: tuple[Worth, ...]
     loads: tuple[LoadRow, ...] = ()
     profiles: tuple[str | Path, ...] = ()
+    alone: Curve | None = None
+    """Prefill time of a local instance [s], also where the plan does not prefill there; ``None`` if unknown."""
 
 
 def what_if(scenario: Scenario, *, profiles: Folders = ()) -> WhatIf:
@@ -134,6 +137,7 @@ def what_if(scenario: Scenario, *, profiles: Folders = ()) -> WhatIf:
         worth=tuple(_worth(case)),
         loads=tuple(_loads(case, _point_of(best, points))),
         profiles=tuple(profiles),
+        alone=_alone(scenario, profiles),
     )
 
 
@@ -142,6 +146,14 @@ def _point_of(found: Plan, points: Sequence[OperatingPoint]) -> OperatingPoint:
     decode = sum(pool.instances for pool in found.pools if pool.role == "decode")
     point = next((p for p in points if p.system.decode.instances == decode), points[0])
     return point if point.threshold == found.threshold_tokens else operate(point.system, found.threshold_tokens)
+
+
+def _alone(scenario: Scenario, profiles: Folders) -> Curve | None:
+    try:
+        service = look_up(scenario, profiles, need_local_prefill=True).local_prefill
+    except PlanError:
+        return None
+    return service.seconds if service else None
 
 
 def threshold_points(system: System) -> list[int]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import dataclasses
+import io
 import json
 import math
 import random
@@ -287,3 +290,21 @@ def test_reports_fit_eighty_columns_and_name_what_was_varied(base: Scenario) -> 
     assert "rate against link.0.bandwidth_gbps" in write_terminal(report_sweep(result))
     assert len(write_csv(report_sweep(result)).splitlines()) == 201
     assert json.loads(write_json("sweep", result.to_dict()))["rows"][0]["link.0.bandwidth_gbps"] == 1.0
+
+
+def test_names_are_harmless_in_every_format(base: Scenario) -> None:
+    evil = "=cmd|'/C calc'!A0 <script>alert(1)</script> \x1b[31m \u202e | `x`"
+    clusters = (dataclasses.replace(base.cluster[0], name=evil), base.cluster[1])
+    scenario = dataclasses.replace(
+        base, name=evil, cluster=clusters, link=(dataclasses.replace(base.link[0], origin=evil),)
+    )
+    result = sweep(scenario, ["link.0.bandwidth_gbps=5,100", "cluster.0.accelerator=h200-sxm,b200-sxm"])
+    for text in (write_terminal(report_sweep(result)), write_markdown(report_sweep(result)), result._repr_html_(),
+                 write_csv(report_sweep(result)), write_terminal(report_tornado(tornado(scenario)))):  # fmt: skip
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+    assert "<script>" not in result._repr_html_()
+    assert "<script>" not in write_markdown(report_sweep(result)).replace("\\<", "")
+    rows = list(csv.reader(io.StringIO(write_csv(report_sweep(result)))))
+    assert not [cell for row in rows for cell in row if cell.startswith(("=", "+", "@"))]
+    assert json.loads(write_json("sweep", result.to_dict()))["scenario"] == evil

@@ -270,6 +270,17 @@ def test_other_laws_start_at_the_plan(tmp_path: Path) -> None:
 
 
 @needs_libreoffice
+def test_fleets_of_one_cluster_and_without_local_prefill(tmp_path: Path) -> None:
+    base = priced()
+    alone = dataclasses.replace(base, cluster=base.cluster[1:], link=())
+    naive = base.replace("cluster.local.role", "decode")
+    books = [report(alone, tmp_path / "alone.xlsx"), report(naive, tmp_path / "naive.xlsx")]
+    shown = recalculated(books, tmp_path)
+    assert_equal(shown[0], {k: v for k, v in without_remote(alone).items() if k != "naive_rps"})
+    assert_equal(shown[1], expected(naive))
+
+
+@needs_libreoffice
 def test_estimated_times_in_many_pieces(tmp_path: Path) -> None:
     """Models without a measurement have service times and KV sizes in several pieces, some no threshold at all."""
     books, wanted, decodes = [], [], []

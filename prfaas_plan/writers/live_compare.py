@@ -50,7 +50,7 @@ def _priced(live: Live) -> Cell:
     i, bought = live.inputs, live.purchase
     given = [Cell(f"ISNUMBER({c.text})", not math.isnan(c.float)) for c in (i.price_remote, i.price_local)]
     far, home = (any_of(g, number(b) > 0.0) for g, b in zip(given, bought, strict=True))
-    return all_of(any_of(far, number(float(live.alone)) > 0.0), home)
+    return all_of(any_of(far, number(float(live.single)) > 0.0), home)
 
 
 def write_comparison(live: Live, lines: ResultLines, found: WhatIf, money: tuple[Cell, Cell]) -> None:
@@ -59,7 +59,7 @@ def write_comparison(live: Live, lines: ResultLines, found: WhatIf, money: tuple
     i, compared = live.inputs, found.comparison
     lines.part("Compared with")
     planned = {p.deployment: p.lambda_max_rps for p in compared.deployments} if compared else {}
-    need = choose(i.reading.equals("mean"), live.local.total, live.local.value(live.law.total[1]))
+    need = choose(i.reading.equals("mean"), live.alone.total, live.alone.value(live.law.total[1]))
     need = lines.line("need_homogeneous_s", "local prefill time of all requests", need, "s", None,
                       "mean, or at the mean length")  # fmt: skip
     same = whole((i.remote * i.gpus_remote + i.local * i.gpus_local) / i.gpus_local)

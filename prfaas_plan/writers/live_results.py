@@ -23,6 +23,10 @@ from prfaas_plan.writers.live_lines import NONE, ResultLines
 from prfaas_plan.writers.live_search import Live, Rates, SplitSearch, evaluate, limits
 from prfaas_plan.writers.live_wait import first_token_quantiles
 
+_LOAD = "Λ_max over what the pool allows"
+_UNUSED = 1e90
+"""A pool that allows more than this has nothing to do [req/s]."""
+
 __all__ = ["Chosen", "choose_plan", "write_results"]
 
 
@@ -167,14 +171,14 @@ def _stages(live: Live, lines: ResultLines, chosen: Chosen, plan: Plan, cells: d
         ("decode_load", "load of decode", chosen.decode_rate, "decode"),
     ):
         planned = loads[key].load_fraction if key in loads else None
-        lines.line(name, label, rate / limit, "%", planned, "Λ_max over what the pool allows")
+        lines.line(name, label, choose(limit < _UNUSED, rate / limit, NONE), "%", planned, _LOAD)
     used = rate * chosen.rates.mean_kv / GBPS
     link = plan.links[0] if plan.links else None
-    egress = lines.line("link_used_gbps", "egress", used, "Gbit/s", link.used_gbps if link else 0.0,
+    egress = lines.line("link_used_gbps", "egress", used, "Gbit/s", link.used_gbps if link else None,
                         "Λ_max · p · mean S_kv of the offloaded requests")  # fmt: skip
     cells["egress"] = egress
     lines.line("link_load", "load of the link", choose(live.link > 0.0, egress * GBPS / live.link, 0.0), "%",
-               link.load_fraction if link else 0.0, "egress over the usable rate")  # fmt: skip
+               link.load_fraction if link else None, "egress over the usable rate")  # fmt: skip
 
 
 def _latency(live: Live, lines: ResultLines, work: Sheet, chosen: Chosen, plan: Plan) -> None:

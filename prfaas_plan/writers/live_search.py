@@ -39,6 +39,8 @@ class Live:
     remote: LiveCurve
     kv: LiveCurve
     local: LiveCurve
+    alone: LiveCurve
+    """Local prefill of a homogeneous fleet; that of the plan unless the plan does not prefill locally."""
     link: Cell
     """Usable bytes per second."""
     decode_each: Cell
@@ -52,7 +54,7 @@ class Live:
     purchase: tuple[float, float]
     """Purchase of a remote and of a local GPU, paid off by the hour [USD/h]."""
     link_price: LinkPrice
-    alone: bool
+    single: bool
     """Whether there is no remote cluster at all."""
     names: tuple[Cell, Cell]
     """Names of the remote and the local cluster."""

@@ -45,7 +45,8 @@ def first_token_quantiles(live: Live, sheet: Sheet, chosen: Rates, all_remote: C
     row += 1
     for level in _LEVELS:
         low = number(0.0)
-        high = largest(_value(live, remote=True, x=live.law.last), _value(live, remote=False, x=live.law.last))
+        slow = _value(live, remote=True, x=live.law.last)
+        high = choose(all_remote, slow, largest(slow, _value(live, remote=False, x=live.law.last)))
         for _ in range(_STEPS):
             sheet.number(row, 0, level)
             low, high = sheet.formula(row, 1, low), sheet.formula(row, 2, high)

@@ -72,11 +72,14 @@ def _live(found: WhatIf, inputs: LiveInputs, decodes: DecodeTable, lengths: Shee
     for title, curve in zip(titles, curves, strict=True):
         written, row = write_curve(sheet, row, f"{title}: c0 + c1·L + c2·L²", curve, law)
         live.append(written)
+    alone = live[2]
+    if case.local_prefill is None and found.alone is not None:
+        alone, row = write_curve(sheet, row, "local prefill for comparison [s]", found.alone, law)
     link = sheet.formula(row, 1, usable_link(inputs))
     sheet.text(row, 0, "usable rate of the link [B/s]")
     return Live(
-        inputs, law, live[0], live[1], live[2], link, decode.each, decode.batch, decode.step, curves, *_prices(case),
-        names,
+        inputs, law, live[0], live[1], live[2], alone, link, decode.each, decode.batch, decode.step, curves,
+        *_prices(case), names,
     )  # fmt: skip
 
 
