@@ -6,6 +6,8 @@ import html
 from collections.abc import Mapping
 from typing import Any
 
+from prfaas_plan.texts import printable
+
 __all__ = ["Tabular", "flatten"]
 
 _LISTS = ("rows", "deployments")
@@ -62,7 +64,7 @@ class Tabular:
 def _cell(value: Any) -> str:
     if value is None:
         return "–"
-    return html.escape(f"{value:,.6g}" if isinstance(value, float) else str(value))
+    return html.escape(f"{value:,.6g}" if isinstance(value, float) else printable(str(value)))
 
 
 def flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "prfaas_plan"
 
 LAYERS: list[set[str]] = [
-    {"errors"},
+    {"errors", "texts"},
     {"units", "numerics", "lognormal", "solver", "checks", "tabular"},
     {"schema", "profiles", "length_law"},
     {"efficiency"},
