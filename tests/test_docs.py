@@ -28,6 +28,8 @@ def blocks(language: str) -> Iterator[tuple[Path, str]]:
 
 
 def run(command: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run a command line of the program; the only pipe it may have is into ``head -N``."""
+    command, _, lines = command.partition(" | head -")
     words = shlex.split(command)
     assert words[0] == "prfaas-plan"
     monkeypatch.setattr("sys.argv", words)
@@ -36,7 +38,8 @@ def run(command: str, monkeypatch: pytest.MonkeyPatch) -> str:
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         main()
-    return out.getvalue()
+    printed = out.getvalue()
+    return "".join(printed.splitlines(keepends=True)[: int(lines)]) if lines else printed
 
 
 def parametrised(language: str) -> list[object]:

@@ -25,6 +25,8 @@ import pytest
 import typer
 
 from prfaas_plan import inventory, laws, measured, model, observed_laws, scenario, trace_records, workload
+from prfaas_plan.calibrate import calibrate
+from prfaas_plan.calibrate_setup import Setup
 from prfaas_plan.cli import build_app
 from prfaas_plan.efficiency import Efficiency
 from prfaas_plan.hardware import HardwareProfile, Price
@@ -327,3 +329,44 @@ def test_lines_fit_the_page() -> None:
     for name in ("README", "first-plan", "method", "files", "commands", "cookbook"):
         text = re.sub(r"^```.*?^```$", "", (DOCS / f"{name}.md").read_text(encoding="utf-8"), flags=re.M | re.S)
         assert [line for line in text.splitlines() if len(line) > WIDTH] == [], name
+
+
+def test_the_first_plan_shows_the_scenario_it_plans() -> None:
+    shown = re.search(r"^```toml\n(.*?)^```$", (DOCS / "first-plan.md").read_text(encoding="utf-8"), re.M | re.S)
+    assert shown
+    assert shown[1] == (DOCS / "examples" / "my-service.toml").read_text(encoding="utf-8")
+
+
+def test_the_shipped_benchmark_profile_is_what_calibrate_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(DOCS.parent)
+    setup = Setup(
+        accelerator="h200",
+        gpus_per_instance=8,
+        parallelism="TP8",
+        precision="bf16 weights, bf16 KV",
+        date="2026-08-01",
+    )
+    written = calibrate(["tests/data/benchmarks/vllm_sweep.json"], setup).to_toml()
+    assert (DOCS / "examples" / "qwen3-8b-h200.toml").read_text(encoding="utf-8") == written
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (DOCS / "README.md").read_text(encoding="utf-8")
+    assert {path.name for path in DOCS.glob("*.md")} - {"README.md"} == set(re.findall(r"\]\(([\w-]+\.md)\)", index))
+
+
+COMMANDS_IN_TEXT = re.compile(r"(?:^|`)(prfaas-plan (?!COMMAND)[^`\n]+?)(?: \| head -\d+)?(?:`|$)", re.MULTILINE)
+
+
+def test_commands_in_the_text_can_be_typed() -> None:
+    for name in ("README", "first-plan", "method", "files", "cookbook"):
+        text = re.sub(r"^```(?!sh).*?^```$", "", (DOCS / f"{name}.md").read_text(encoding="utf-8"), flags=re.M | re.S)
+        for line in COMMANDS_IN_TEXT.findall(text):
+            command: Any = typer.main.get_command(APP)
+            words = shlex.split(line)[1:]
+            while hasattr(command, "commands"):
+                assert words[0] in command.commands, f"{name}.md: {line}"
+                command = command.commands[words.pop(0)]
+            if words:
+                with command.make_context(line, words):
+                    pass
