@@ -12,32 +12,59 @@ from prfaas_plan.what_if_tables import what_if
 
 __all__ = ["ENDINGS", "report"]
 
+Folders = Sequence[str | Path]
+
 ENDINGS = (".xlsx", ".html", ".md")
 
 
-def report(scenario: Scenario | str, path: str | Path, *, profiles: Sequence[str | Path] = ()) -> Path:
+def report(scenario: Scenario | str, path: str | Path, *, profiles: Folders = ()) -> Path:
     """Write the what-if report of a scenario, as the ending of `path` says: ``.xlsx``, ``.html`` or ``.md``.
 
-    The file is written whole or not at all, and the same scenario gives the same bytes. Raises `InputError` for
-    another ending or a file that cannot be written, and what `plan` raises.
+    The report of a fleet (ranges, demands, periods, budgets, more than two clusters) has the plan and its shadow
+    prices as tables; that of one local and at most one remote cluster calculates. The file is written whole or not
+    at all, and the same scenario gives the same bytes. Raises `InputError` for another ending or a file that cannot
+    be written, and what `plan` raises.
     """
     target = Path(path)
     ending = target.suffix.lower()
     if ending not in ENDINGS:
         problem = "expected a name that ends in " + ", ".join(ENDINGS)
         raise InputError(Fault("--output", "", problem, str(path), nearest(ending, ENDINGS) if ending else ""))
-    found = what_if(load_scenario(scenario) if isinstance(scenario, str) else scenario, profiles=profiles)
+    chosen = load_scenario(scenario) if isinstance(scenario, str) else scenario
+    write_atomically(target, _fleet(chosen, ending, profiles) if chosen.is_fleet else _plan(chosen, ending, profiles))
+    return target
+
+
+def _plan(scenario: Scenario, ending: str, profiles: Folders) -> str | bytes:
+    """Write a plan of one local and at most one remote cluster, live where the format can be."""
+    found = what_if(scenario, profiles=profiles)
     if ending == ".xlsx":
         from prfaas_plan.writers.workbook import write_workbook
 
-        write_atomically(target, write_workbook(found))
-    elif ending == ".html":
+        return write_workbook(found)
+    if ending == ".html":
         from prfaas_plan.writers.page import write_page
 
-        write_atomically(target, write_page(found))
-    else:
-        from prfaas_plan.what_if_report import report_what_if
-        from prfaas_plan.writers.plain import write_markdown
+        return write_page(found)
+    from prfaas_plan.what_if_report import report_what_if
+    from prfaas_plan.writers.plain import write_markdown
 
-        write_atomically(target, write_markdown(report_what_if(found)))
-    return target
+    return write_markdown(report_what_if(found))
+
+
+def _fleet(scenario: Scenario, ending: str, profiles: Folders) -> str | bytes:
+    """Write the plan of a fleet as tables of fixed numbers."""
+    from prfaas_plan.fleet_what_if import fleet_document
+
+    document = fleet_document(scenario, profiles=profiles)
+    if ending == ".xlsx":
+        from prfaas_plan.writers.book import write_document
+
+        return write_document(document)
+    if ending == ".html":
+        from prfaas_plan.writers.page import write_document_page
+
+        return write_document_page(document)
+    from prfaas_plan.writers.plain import write_markdown
+
+    return write_markdown(document)

@@ -72,7 +72,7 @@ LAYERS: list[set[str]] = [
     {"verify", "profile_table"},
     {"report"},
     {"fleet_report", "plan_report", "whatif_report", "kv_report", "roofline_report", "trace_report", "link_report", "simulation_report", "calibrate_report", "profile_report", "verify_report", "writers", "files"},
-    {"what_if_report"},
+    {"what_if_report", "fleet_what_if"},
     {"reporting"},
     {"cli_output", "cli_progress"},
     {"cli_options"},

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from prfaas_plan.case import look_up, planned_system
-from prfaas_plan.errors import InputError, ScenarioError
+from prfaas_plan.errors import InputError
 from prfaas_plan.latency import unloaded_ttft
 from prfaas_plan.plan_record import Plan
 from prfaas_plan.planner import compare, plan
@@ -387,10 +387,17 @@ def test_a_document_as_a_workbook_keeps_texts_as_texts(tmp_path: Path) -> None:
     assert sheets[0].count("<row ") == 5
 
 
-def test_a_fleet_is_refused_with_the_reason(tmp_path: Path) -> None:
-    scenario = priced().replace("budget_usd_per_hour", 100)
-    with pytest.raises(ScenarioError, match="plan this as a fleet"):
-        report(scenario, tmp_path / "fleet.xlsx")
+def test_a_fleet_is_reported_with_its_shadow_prices(tmp_path: Path) -> None:
+    scenario = priced().replace("budget_usd_per_hour", 190)
+    scenario = dataclasses.replace(scenario, name=EVIL[1])
+    for ending in ("xlsx", "html", "md"):
+        first = report(scenario, tmp_path / f"fleet.{ending}").read_bytes()
+        assert report(scenario, tmp_path / f"again.{ending}").read_bytes() == first
+    page = (tmp_path / "fleet.html").read_text(encoding="utf-8")
+    assert "What a little more of each thing is worth" in page
+    assert "<script>alert" not in page
+    with zipfile.ZipFile(tmp_path / "fleet.xlsx") as file:
+        assert "shadow price" in file.read("xl/sharedStrings.xml").decode()
 
 
 @pytest.mark.parametrize("name", ["plan.pdf", "plan", "plan.xls"])

@@ -11,7 +11,7 @@ from pathlib import Path
 from prfaas_plan import __version__
 from prfaas_plan.plan_record import Plan
 from prfaas_plan.plan_report import report_comparison, report_plan
-from prfaas_plan.report import Table
+from prfaas_plan.report import Document, Table
 from prfaas_plan.units import show
 from prfaas_plan.what_if_tables import WhatIf
 from prfaas_plan.writers.cells import cell_text, heading
@@ -20,7 +20,7 @@ from prfaas_plan.writers.page_map import fleet_map
 from prfaas_plan.writers.page_plots import plots
 from prfaas_plan.writers.svg import escaped
 
-__all__ = ["write_page"]
+__all__ = ["write_document_page", "write_page"]
 
 _SHORT = 28
 """Texts up to this many characters are not broken over lines."""
@@ -30,16 +30,28 @@ _HERE = Path(__file__).resolve().parent
 def write_page(found: WhatIf) -> str:
     """Write the page of a plan; the same plan gives the same bytes."""
     script = (_HERE / "page.js").read_text(encoding="utf-8")
+    return _page(f"{found.plan.scenario}: plan", "\n".join(_body(found)), page_data(found), script)
+
+
+def write_document_page(document: Document) -> str:
+    """Write a document as a page of the same kind, without a panel."""
+    parts = [f"<h1>{_name(document.title)}</h1>", *(f"<p>{_name(line)}</p>" for line in document.headline)]
+    parts += [_table(table) for table in document.tables]
+    if document.notes:
+        parts += ["<h2>Notes</h2><ul>", *(f"<li>{_name(note)}</li>" for note in document.notes), "</ul>"]
+    return _page(document.title, "\n".join(parts), "{}", "")
+
+
+def _page(title: str, body: str, data: str, script: str) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    page = (_HERE / "page.html").read_text(encoding="utf-8")
     parts = {
-        "@TITLE@": escaped(f"{found.plan.scenario}: plan"),
+        "@TITLE@": escaped(title),
         "@SCRIPT_HASH@": f"sha256-{digest}",
-        "@DATA@": page_data(found),
+        "@DATA@": data,
         "@SCRIPT@": script,
-        "@BODY@": "\n".join(_body(found)),
+        "@BODY@": body,
     }
-    return "".join(_filled(page, parts))
+    return "".join(_filled((_HERE / "page.html").read_text(encoding="utf-8"), parts))
 
 
 def _filled(page: str, parts: Mapping[str, str]) -> Iterator[str]:
