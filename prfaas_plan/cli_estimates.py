@@ -111,7 +111,10 @@ def calibrate(
     output_tokens: Annotated[float | None, typer.Option("--output-tokens", help="Answer length of the run.")] = None,
     concurrency: Annotated[float | None, typer.Option("--concurrency", help="Requests in flight.")] = None,
     context: Annotated[float | None, typer.Option("--context", help="Mean decode context to keep.")] = None,
-    accept: Annotated[list[str] | None, typer.Option("--accept", help="A rule that only flags a run.")] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", help="Flag runs that break this rule, do not refuse them. Repeatable."),
+    ] = None,
     form: FormatOption = None,
     output: OutputOption = None,
     profiles: ProfilesOption = None,

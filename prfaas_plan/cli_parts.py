@@ -20,7 +20,10 @@ def kv(
     engine: Annotated[str, typer.Option("--engine", help="sglang or vllm: whose state data type applies.")] = "sglang",
     state_dtype: Annotated[str | None, typer.Option("--state-dtype", help="fp32 or bf16 recurrent state.")] = None,
     tp: Annotated[int, typer.Option("--tp", help="Tensor parallel width, which may replicate heads.")] = 1,
-    accelerator: Annotated[str | None, typer.Option("--accelerator", help="Where prefill times are of.")] = None,
+    accelerator: Annotated[
+        str | None,
+        typer.Option("--accelerator", help="Accelerator the prefill times are for; default: where measured."),
+    ] = None,
     gpus: Annotated[int, typer.Option("--gpus", help="Accelerators of one instance.")] = 8,
     memory: Annotated[
         str | None, typer.Option("--memory", help="KV memory of an instance, e.g. '300 GB': how much fits.")

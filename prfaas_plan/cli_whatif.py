@@ -32,7 +32,7 @@ def sweep(
     draws: Annotated[
         int, typer.Option("--monte-carlo", help="Draw so many cases; SPEC is then normal(…), triangular(…), ….")
     ] = 0,
-    seed: Annotated[int, typer.Option("--seed", help="Of the draws.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the draws.")] = 0,
     pareto: Annotated[
         str | None,
         typer.Option(
@@ -43,7 +43,7 @@ def sweep(
     fast: Annotated[
         bool, typer.Option("--fast", help="Evaluate all cases together (1e-12), for a million cases.")
     ] = False,
-    jobs: Annotated[int, typer.Option("--jobs", help="Processes.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", help="Processes to plan in.")] = 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
     form: FormatOption = None,
     output: OutputOption = None,
@@ -114,7 +114,7 @@ def report(
 
 
 def schema(
-    name: Annotated[str, typer.Argument(help="scenario, hardware, model or plan.")],
+    name: Annotated[str, typer.Argument(help="scenario, hardware, model, measured or plan.")],
     output: OutputOption = None,
 ) -> None:
     """Print the JSON Schema of a file, or of the JSON that a command prints.
