@@ -129,7 +129,7 @@ def number(value: float) -> Cell:
     >>> (number(2) * number(3) + 1).text, (number(2) * number(3) + 1).value
     ('((2*3)+1)', 7.0)
     """
-    return Cell(f"{value:.17g}", float(value))
+    return Cell(repr(float(value)).upper().removesuffix(".0"), float(value))
 
 
 def text(value: str) -> Cell:
