@@ -15,20 +15,21 @@ from itertools import pairwise
 from prfaas_plan.laws import LengthLaw
 from prfaas_plan.numerics import Curve
 
-__all__ = ["Bin", "Offer", "Stretch", "cheapest", "cut", "first_edges", "mean_price"]
+__all__ = ["LEAST_SHARE", "Bin", "Offer", "Stretch", "cheapest", "cut", "first_edges", "mean_price"]
 
 _TIE = 1e-11
-_LEAST_SHARE = 1e-6
+LEAST_SHARE = 1e-6
 """Requests rarer than one in a million are left out: a limit that only they miss is met."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Requests with ``low < L <= high`` and the share of all requests they are."""
+    """Requests with ``low < L <= high``, the share of all requests they are, and the length that limits look at."""
 
     low: float
     high: float
     share: float
+    reach: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +62,22 @@ def first_edges(law: LengthLaw, count: int, cuts: Iterable[float] = ()) -> tuple
 
 
 def cut(law: LengthLaw, edges: Sequence[float]) -> tuple[Bin, ...]:
-    """Cut a law at inner edges; bins that hold no request are left out.
+    """Cut a law at inner edges; what holds hardly any request is joined to the bin before it, whose reach stays.
 
     >>> from prfaas_plan.laws import Constant
     >>> cut(Constant(8.0), [4.0])
-    (Bin(low=4.0, high=inf, share=1.0),)
+    (Bin(low=-inf, high=inf, share=1.0, reach=inf),)
     """
-    bins = [Bin(a, b, law.share(a, b)) for a, b in pairwise((-math.inf, *edges, math.inf))]
-    return tuple(b for b in bins if b.share > _LEAST_SHARE)
+    found: list[Bin] = []
+    low = -math.inf
+    for start, end in pairwise((-math.inf, *edges, math.inf)):
+        share = law.share(low if not found else start, end)
+        if share > LEAST_SHARE:
+            found.append(Bin(low if not found else start, end, share, end))
+        elif found:
+            last = found[-1]
+            found[-1] = Bin(last.low, end, last.share + share, last.reach)
+    return tuple(found)
 
 
 def cheapest(offers: Sequence[Offer], low: float, high: float) -> list[Stretch]:
@@ -152,6 +161,6 @@ def mean_price(law: LengthLaw, offers: Sequence[Offer], stretches: Sequence[Stre
     for stretch in stretches:
         if stretch.offer is not None:
             total += law.expect(offers[stretch.offer].price, stretch.low, stretch.high)
-        elif law.share(stretch.low, stretch.high) > _LEAST_SHARE:
+        elif law.share(stretch.low, stretch.high) > LEAST_SHARE:
             return math.inf
     return total

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from prfaas_plan.fleet_bins import LEAST_SHARE
 from prfaas_plan.laws import LengthLaw
 from prfaas_plan.numerics import Curve
 
@@ -188,7 +189,7 @@ class FleetCase:
 
     def longest(self, traffic: Traffic, route: Route, *, in_time: bool) -> float:
         """Give the longest request [token] a route takes; with `in_time`, that also meets the time to first token."""
-        limit = traffic.prefill_longest[route.station]
+        limit = self._snapped(traffic, traffic.prefill_longest[route.station])
         if limit <= 0.0 or not self.decoders(traffic, route.dock):
             return 0.0
         low, high = traffic.law.support
@@ -202,8 +203,11 @@ class FleetCase:
             high = max(low, 1.0)
             while curve(high) <= traffic.ttft_s and high < 1e12:
                 high *= 2.0
-        reach = curve.inverse(traffic.ttft_s, low, high)
-        return limit if reach >= traffic.law.support[1] else min(limit, reach)
+        return min(limit, self._snapped(traffic, curve.inverse(traffic.ttft_s, low, high)))
+
+    def _snapped(self, traffic: Traffic, longest: float) -> float:
+        """Lift a limit that hardly any request misses."""
+        return math.inf if longest > 0.0 and traffic.law.share(longest) <= LEAST_SHARE else longest
 
     def first_token(self, traffic: Traffic, route: Route) -> Curve:
         """Give the time to first token on idle machines [s]: prefill, then the transfer, then half a round trip."""

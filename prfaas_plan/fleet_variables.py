@@ -126,7 +126,7 @@ def _flows(model: Model) -> None:
                 if state.rates[o] <= 0.0 or (route.wire is not None and route.wire == state.lost_wire):
                     continue
                 for k, b in enumerate(model.bins[o]):
-                    longest = min(b.high, most)
+                    longest = min(b.reach, most)
                     late = longest > limits[r][1]
                     if longest <= limits[r][0] and not (late and traffic.late_share <= 0.0):
                         model.flows[_flow_variable(model, state, traffic, k, r)] = Flow(h, o, k, r, late)

@@ -51,7 +51,7 @@ def _no_route(model: Model) -> InfeasibleError:
     case = model.case
     h, o, k = model.unreachable[-1]
     traffic, b = case.traffic[o], model.bins[o][k]
-    length = min(b.high, traffic.law.support[1])
+    length = min(b.reach, traffic.law.support[1])
     whose = f"prompts of {length:,.0f} tokens" + (f" from {'+'.join(traffic.origins)}" if any(traffic.origins) else "")
     lost = case.states[h].lost_wire
     open_routes = [
