@@ -12,11 +12,13 @@ from prfaas_plan.errors import Fault, InfeasibleError, InputError, ScenarioError
 from prfaas_plan.fleet_case import FleetCase, Limits, State, Station, Traffic, Wire, connect
 from prfaas_plan.inventory import Cluster, Demand, DemandTable, Link, Period, Slo
 from prfaas_plan.kv_cache import KvOptions, describe_options, memory_curve, wire_curve
+from prfaas_plan.link_use import rule_of
 from prfaas_plan.model import ModelProfile
 from prfaas_plan.numerics import Curve
 from prfaas_plan.scenario import AT_MEAN_LENGTH, Scenario
 from prfaas_plan.services import Services
 from prfaas_plan.throughput import decode_rate
+from prfaas_plan.units import GBPS
 from prfaas_plan.workload import Workload
 
 __all__ = ["fleet_case"]
@@ -141,13 +143,17 @@ def _power(reading: _Reading, cluster: Cluster) -> float:
 
 
 def _wire(link: Link) -> Wire:
+    """Describe a link; a transport that limits it is evaluated at the largest rate the link may have."""
+    widest = replace(link, bandwidth_gbps=link.most_gbps)
+    finite = 0.0 < link.most_gbps < math.inf
+    usable = rule_of(widest).bytes_per_s / (link.most_gbps * GBPS) if finite else link.usable_fraction
     return Wire(
         name=link.name,
         origin=link.origin,
         destination=link.destination,
         least_gbps=link.least_gbps,
         most_gbps=link.most_gbps,
-        usable=link.usable_fraction,
+        usable=usable,
         rtt_s=link.rtt_ms / 1e3,
         usd_per_gbps_hour=link.usd_per_gbps_hour,
         usd_per_port_hour=link.usd_per_port_hour,
@@ -175,10 +181,7 @@ def _kind(reading: _Reading, demand: Demand, stations: Sequence[Station]) -> Tra
     if workload is None:
         reading.faults.append(Fault(reading.where, "workload", "missing"))
         return None
-    slo = table.slo or scenario.slo
-    if slo.ttft_load == "loaded" and slo.ttft_s is not None and slo.ttft_percentile > _MOST_PERCENT:
-        problem = f"expected at most {_MOST_PERCENT:g} with ttft_load = 'loaded': some request always waits longer"
-        reading.faults.append(Fault(reading.where, "slo.ttft_percentile", problem, slo.ttft_percentile))
+    slo = _with_one_promise(reading, table.slo or scenario.slo)
     steps = [_decode(reading, c, slo, workload, _allowed(c, table.decode_at)) for c in scenario.cluster]
     if not any(steps) and not reading.faults:
         raise _nobody_decodes(reading, demand)
@@ -200,6 +203,18 @@ def _kind(reading: _Reading, demand: Demand, stations: Sequence[Station]) -> Tra
         loaded=slo.ttft_s is not None and slo.ttft_load == "loaded",
         arrival_cv=workload.arrival_cv,
     )
+
+
+def _with_one_promise(reading: _Reading, slo: Slo) -> Slo:
+    """Read ``ttft_p90_s`` as the time to first token of 90 % of the requests, waits included."""
+    if slo.ttft_p90_s is not None:
+        if slo.ttft_s is not None:
+            reading.faults.append(Fault(reading.where, "slo", "give either ttft_s or ttft_p90_s, not both"))
+        return replace(slo, ttft_s=slo.ttft_p90_s, ttft_percentile=90.0, ttft_load="loaded", ttft_p90_s=None)
+    if slo.ttft_load == "loaded" and slo.ttft_s is not None and slo.ttft_percentile > _MOST_PERCENT:
+        problem = f"expected at most {_MOST_PERCENT:g} with ttft_load = 'loaded': some request always waits longer"
+        reading.faults.append(Fault(reading.where, "slo.ttft_percentile", problem, slo.ttft_percentile))
+    return slo
 
 
 def _allowed(cluster: Cluster, places: Sequence[str]) -> bool:

@@ -281,6 +281,27 @@ def test_a_promise_that_includes_waiting_is_kept_by_the_queues_of_the_plan_of_tw
     assert plan.lambda_max_rps < fleet_plan(scenario()).lambda_max_rps * 0.9
 
 
+def test_a_promised_p90_means_the_same_to_a_fleet_as_to_two_clusters() -> None:
+    from prfaas_plan.planner import plan as two_clusters
+
+    changed = scenario(slo=promise(ttft_p90_s=6.0))
+    exact = two_clusters(changed).within_ttft
+    assert exact is not None
+    assert fleet_plan(changed).lambda_max_rps == pytest.approx(exact.rate_rps, rel=0.03)
+    with pytest.raises(ScenarioError, match="not both"):
+        fleet_plan(scenario(slo=promise(ttft_p90_s=6.0, ttft_s=3.0)))
+
+
+def test_a_transport_that_cannot_fill_the_link_limits_the_fleet() -> None:
+    lossy = {"efficiency": 1.0, "congestion": "cubic", "connections": 8, "rtt_ms": 30, "loss": 1e-5}
+    from prfaas_plan.planner import plan as two_clusters
+
+    changed = scenario(link=[CASE_STUDY["link"][0] | lossy])
+    found, exact = fleet_plan(changed), two_clusters(changed)
+    assert found.lambda_max_rps == pytest.approx(exact.lambda_max_rps, rel=1e-4)
+    assert found.busiest.links[0].usable_gbps == pytest.approx(1.32, abs=0.01)
+
+
 def test_a_promise_to_everybody_cannot_include_waiting() -> None:
     with pytest.raises(ScenarioError, match="some request always waits longer"):
         fleet_plan(scenario(slo=promise(ttft_s=6.0, ttft_load="loaded")))
