@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from prfaas_plan import errors as errors
     from prfaas_plan.estimate import estimate_rows as estimate
+    from prfaas_plan.fleet import fleet_plan as fleet_plan
     from prfaas_plan.fleet import size as size
     from prfaas_plan.json_schema import schema as schema
     from prfaas_plan.kv_table import kv as kv
@@ -56,6 +57,7 @@ _HOMES = {
     "Workload": "workload",
     "compare": "planner",
     "estimate": "estimate",
+    "fleet_plan": "fleet",
     "kv": "kv_table",
     "load_scenario": "scenario",
     "monte_carlo": "whatif",
@@ -88,6 +90,7 @@ __all__ = [
     "compare",
     "errors",
     "estimate",
+    "fleet_plan",
     "kv",
     "load_scenario",
     "monte_carlo",

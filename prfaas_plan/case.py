@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 Folders = Sequence[str | Path]
+_FLEETS_ONLY = "for fleets only, which plan, size, routing, sweep and report take (in Python fleet_plan and size)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ def look_up(scenario: Scenario, profiles: Folders = (), *, need_local_prefill: b
 
     Raises `ScenarioError` where the clusters do not form a deployment this planner knows, or a name is unknown.
     """
+    _refuse_fleet(scenario)
     remote, local = _roles(scenario)
     if scenario.workload is None:
         raise ScenarioError(scenario.fault("workload", "missing"))
@@ -121,13 +123,21 @@ def _services(scenario: Scenario, profiles: Folders) -> Services:
     return services
 
 
+def _refuse_fleet(scenario: Scenario) -> None:
+    keys = scenario.fleet_keys
+    if keys:
+        others = f" (and {', '.join(keys[1:])})" if keys[1:] else ""
+        problem = f"{_FLEETS_ONLY}{others}"
+        raise ScenarioError(scenario.fault(keys[0], problem))
+
+
 def _roles(scenario: Scenario) -> tuple[Cluster | None, Cluster]:
     prefill = [c for c in scenario.cluster if c.role == "prefill"]
     decoding = [c for c in scenario.cluster if c.role != "prefill"]
     if len(decoding) != 1 or len(prefill) > 1:
         problem = (
             "expected one cluster of role 'pd' or 'decode' and at most one of role 'prefill'; "
-            f"there are {len(decoding)} and {len(prefill)}"
+            f"there are {len(decoding)} and {len(prefill)}; fleets are for plan, size, routing and report"
         )
         raise ScenarioError(scenario.fault("cluster", problem))
     if decoding[0].role == "decode" and not prefill:

@@ -14,6 +14,8 @@ __all__ = ["COMMANDS", "build_app", "main"]
 COMMANDS = {
     "plan": "cli_plans",
     "compare": "cli_plans",
+    "size": "cli_fleet",
+    "routing": "cli_fleet",
     "sweep": "cli_whatif",
     "report": "cli_whatif",
     "kv": "cli_parts",

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from prfaas_plan.cli_fleet import GapOption, QuietOption, Shown, TimeOption, WorthOption, plan_fleet, searching
 from prfaas_plan.cli_options import (
     FormatOption,
     ModelOption,
@@ -25,6 +26,10 @@ def plan(
     override: SetOption = None,
     model: ModelOption = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show the equations with their numbers.")] = False,
+    priced: WorthOption = False,
+    gap: GapOption = 1e-4,
+    time_limit: TimeOption = 60.0,
+    quiet: QuietOption = False,
     form: FormatOption = None,
     output: OutputOption = None,
     profiles: ProfilesOption = None,
@@ -37,8 +42,13 @@ def plan(
     from prfaas_plan.planner import plan as find_plan
     from prfaas_plan.scenario import load_scenario
 
-    result = find_plan(load_scenario(scenario, with_model(override, model)), profiles=profiles or ())
-    emit("plan", result.to_dict(), report_plan(result, explain=explain), Output(form, output))
+    base, wanted = load_scenario(scenario, with_model(override, model)), Output(form, output)
+    if base.is_fleet or priced:
+        with searching(gap, time_limit, quiet=quiet) as settings:
+            plan_fleet(base, Shown(explain, priced), settings, profiles or [], wanted)
+        return
+    result = find_plan(base, profiles=profiles or ())
+    emit("plan", result.to_dict(), report_plan(result, explain=explain), wanted)
 
 
 def compare(

@@ -13,7 +13,7 @@ from prfaas_plan.fleet import fleet_plan
 from prfaas_plan.fleet_case import FleetCase
 from prfaas_plan.fleet_evaluate import evaluate
 from prfaas_plan.fleet_record import FleetPlan
-from prfaas_plan.fleet_routes import offload
+from prfaas_plan.fleet_routes import SiteRouting, offload, wire_routing
 from prfaas_plan.fleet_search import Outcome, Settings
 from prfaas_plan.fleet_solve import solve_fleet, solve_routing
 from prfaas_plan.fleet_tidy import tidy
@@ -25,6 +25,7 @@ Folders = Sequence[str | Path]
 _SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25)
 _SLACK = 1e-6
 _SCARCE = 1.0 - 1e-3
+_MATTERS = 1.0 - 5e-3
 
 PREFIX_RULES = {
     "scarce": {
@@ -74,7 +75,9 @@ class RoutingRow:
     lambda_max_rps: float
     link_load_fraction: float
     bandwidth: str
-    """``scarce`` where the link is full, else ``abundant``."""
+    """``scarce`` where the link is full (or too slow for any request), else ``abundant``."""
+    routes: tuple[SiteRouting, ...] = ()
+    """Which lengths of every origin are prefilled at the far end of the link, in the busiest period."""
 
     def to_dict(self) -> dict[str, Any]:
         """Give the row by name."""
@@ -86,6 +89,7 @@ class RoutingRow:
             "lambda_max_rps": self.lambda_max_rps,
             "link_load_fraction": self.link_load_fraction,
             "bandwidth": self.bandwidth,
+            "routes": [route.to_dict() for route in self.routes],
         }
 
 
@@ -164,8 +168,9 @@ def routing_table(
 ) -> RoutingTable:
     """Give the threshold for each link by the bandwidth that is available on it, roles staying as planned.
 
-    Without `bandwidths_gbps` the table has shares of the rate above which the link no longer limits. The other links
-    keep their stated rates. Raises as `fleet_plan` does, and `InputError` for a bandwidth that is not above 0.
+    Without `bandwidths_gbps` the table has shares of the rate above which the link no longer limits, and only the
+    least of them for a link whose bandwidth hardly matters. The other links keep their stated rates. Raises as
+    `fleet_plan` does, and `InputError` for a bandwidth that is not above 0.
     """
     faults = [Fault("routing-table", "bandwidth", "expected above 0 [Gbit/s]", b) for b in bandwidths_gbps if not b > 0]
     if faults:
@@ -178,8 +183,11 @@ def routing_table(
         free = _row(plan, w, math.inf, settings)
         needed = free.link_load_fraction
         enough.append((wire.name, needed))
-        chosen = bandwidths_gbps or [needed * share for share in _SHARES if needed > 0.0]
-        rows += [_row(plan, w, b, settings) for b in sorted(chosen)]
+        chosen = sorted(bandwidths_gbps or [needed * share for share in _SHARES if needed > 0.0])
+        table = [_row(plan, w, b, settings) for b in chosen[:1]]
+        if bandwidths_gbps or any(row.lambda_max_rps < _MATTERS * free.lambda_max_rps for row in table):
+            table += [_row(plan, w, b, settings) for b in chosen[1:]]
+        rows += table
     return RoutingTable(scenario.name, tuple(rows), tuple(enough))
 
 
@@ -202,5 +210,6 @@ def _describe(outcome: Outcome, w: int, rate_gbps: float) -> RoutingRow:
     state = max(range(len(case.states)), key=lambda h: sum(case.states[h].rates))
     crossing = offload(evaluation, state)
     load = max(needs) if math.isinf(rate_gbps) else max(needs) / rate_gbps
-    kind = "abundant" if load < _SCARCE or math.isinf(rate_gbps) else "scarce"
-    return RoutingRow(wire.name, rate_gbps, crossing.threshold, crossing.share, rate, load, kind)
+    kind = "abundant" if math.isinf(rate_gbps) or (rate > 0.0 and load < _SCARCE) else "scarce"
+    routes = wire_routing(evaluation, state, w)
+    return RoutingRow(wire.name, rate_gbps, crossing.threshold, crossing.share, rate, load, kind, routes)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from prfaas_plan.catalog import load_hardware, load_model
-from prfaas_plan.errors import Fault, InfeasibleError, InputError, ScenarioError
+from prfaas_plan.case import scenario_model
+from prfaas_plan.catalog import load_hardware
+from prfaas_plan.errors import Fault, InfeasibleError, InputError, ProfileNotFoundError, ScenarioError
 from prfaas_plan.fleet_case import FleetCase, Limits, State, Station, Traffic, Wire, connect
 from prfaas_plan.inventory import Cluster, Demand, DemandTable, Link, Period, Slo
 from prfaas_plan.kv_cache import KvOptions, describe_options, memory_curve, wire_curve
@@ -37,15 +38,25 @@ class _Reading:
     objective: str
     faults: list[Fault] = field(default_factory=list)
     too_slow: list[InfeasibleError] = field(default_factory=list)
-    sources: dict[str, None] = field(default_factory=dict)
+    sources: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    remarks: dict[str, None] = field(default_factory=dict)
 
     @property
     def where(self) -> str:
         return self.scenario.where or "scenario"
 
-    def note(self, line: str, more: Sequence[str]) -> None:
+    def note(self, role: str, cluster: str, source: str, more: Sequence[str]) -> None:
         """Remember once where a service time comes from."""
-        self.sources |= dict.fromkeys((line.replace("..", "."), *more))
+        names = self.sources.setdefault((role, source.rstrip(".")), [])
+        if cluster not in names:
+            names.append(cluster)
+        self.remarks |= dict.fromkeys(more)
+
+    @property
+    def notes(self) -> list[str]:
+        """Where the service times come from, clusters with the same source together."""
+        sources = [f"{role} at {', '.join(names)}: {source}." for (role, source), names in self.sources.items()]
+        return [*sources, *self.remarks]
 
     def services(self, slo: Slo) -> Services:
         return Services(replace(self.scenario, slo=slo), self.model, self.folders)
@@ -61,7 +72,7 @@ def fleet_case(scenario: Scenario, profiles: Folders = (), objective: str | None
     Raises `ScenarioError` with every missing price, power or service time, `InfeasibleError` where no cluster can
     decode a demand within its promise.
     """
-    model = load_model(scenario.model, profiles, where=scenario.where or "scenario", key="model")
+    model = scenario_model(scenario, profiles)
     reading = _Reading(scenario, model, profiles, objective or scenario.objective)
     stations = tuple(_station(reading, c) for c in scenario.cluster)
     wires = tuple(_wire(x) for x in scenario.link)
@@ -89,7 +100,7 @@ def _notes(reading: _Reading) -> list[str]:
     lines = describe_options(reading.model, KvOptions(kv.dtype, kv.engine, kv.state_dtype))
     if reading.scenario.service_time == AT_MEAN_LENGTH:
         lines.append("Capacities are from the mean service time; a fleet is not planned at the mean length.")
-    return [*lines, *reading.sources]
+    return [*lines, *reading.notes]
 
 
 def _station(reading: _Reading, cluster: Cluster) -> Station:
@@ -112,7 +123,7 @@ def _station(reading: _Reading, cluster: Cluster) -> Station:
 def _seconds(reading: _Reading, cluster: Cluster) -> Curve:
     try:
         service = reading.services(reading.scenario.slo).prefill(cluster)
-        reading.note(f"Prefill at {cluster.name}: {service.source}.", service.notes)
+        reading.note("Prefill", cluster.name, service.source, service.notes)
         return service.seconds
     except InputError as error:
         reading.faults.extend(error.faults)
@@ -138,7 +149,10 @@ def _power(reading: _Reading, cluster: Cluster) -> float:
         return hardware.need("power_w") if needed else hardware.power_w or 0.0
     except InputError as error:
         if needed:
-            reading.faults.extend(error.faults)
+            key = f"cluster.{cluster.name}.power_w_per_gpu"
+            problem = f"missing, and the profile of {cluster.accelerator} has no power_w either; expected watts [W]"
+            faults = error.faults if isinstance(error, ProfileNotFoundError) else [Fault(reading.where, key, problem)]
+            reading.faults.extend(faults)
         return 0.0
 
 
@@ -236,7 +250,7 @@ def _decode(
     except InputError as error:
         reading.faults.extend(f for f in error.faults if f not in reading.faults)
         return None
-    reading.note(f"Decode at {cluster.name}: {service.source}.", service.notes)
+    reading.note("Decode", cluster.name, service.source, service.notes)
     batch = service.batch
     if cluster.kv_memory_gb is not None:
         batch = min(batch, int(cluster.kv_memory_gb * 1e9 / reading.memory()(context)))

@@ -16,7 +16,7 @@ from prfaas_plan.routing import best_point
 from prfaas_plan.scenario import Scenario
 from prfaas_plan.throughput import OperatingPoint, System
 
-__all__ = ["RoleGain", "long_term_rule", "role_gain"]
+__all__ = ["RoleGain", "fixed_roles", "long_term_rule", "role_gain"]
 
 Folders = Sequence[str | Path]
 
@@ -58,9 +58,14 @@ def role_gain(scenario: Scenario, *, profiles: Folders = (), settings: Settings 
         where = scenario.where or "scenario"
         raise InputError(Fault(where, "period", "expected two or more tables [[period]] to change roles between"))
     settings = settings or Settings()
-    plan = fleet_plan(scenario, profiles=profiles, settings=settings)
+    return fixed_roles(fleet_plan(scenario, profiles=profiles, settings=settings), settings)
+
+
+def fixed_roles(plan: FleetPlan, settings: Settings) -> RoleGain:
+    """Compare a plan for several periods with one whose roles stay."""
     stays = plan.outcome.model.case.with_limits(roles_stay=True)
-    fixed = solve_fleet(replace(stays, objective=plan.objective), plan.target_rps, settings, plan.outcome.model)
+    quiet = replace(settings, progress=None)
+    fixed = solve_fleet(replace(stays, objective=plan.objective), plan.target_rps, quiet, plan.outcome.model)
     return RoleGain(plan, None if fixed is None else fixed.value)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from prfaas_plan.fleet_periods import RoleGain
 from prfaas_plan.fleet_record import UNITS_OF, FleetPlan, PeriodPlan
+from prfaas_plan.fleet_worth import Worth
 from prfaas_plan.plan_record import LinkUse, PoolUse
-from prfaas_plan.report import Cell, Column, Document, Table, columns, flatten, rows
+from prfaas_plan.report import Cell, Column, Document, Table, columns, flatten, rows, without_blanks
 from prfaas_plan.units import show
 
-__all__ = ["report_fleet"]
+__all__ = ["report_fleet", "role_gain_line", "worth_tables"]
 
 _NAMES = {"throughput": "rate", "cost": "cost", "power": "power", "gpus": "number of GPUs", "bandwidth": "bandwidth"}
 
@@ -22,23 +24,22 @@ def report_fleet(plan: FleetPlan, *, explain: bool = False) -> Document:
     return Document(
         title=f"{plan.scenario}: fleet",
         headline=tuple(_headline(plan)),
-        tables=tuple(tables),
+        tables=tuple(without_blanks(table) for table in tables),
         notes=plan.notes,
         rows=(_flat(plan),),
     )
 
 
 def _headline(plan: FleetPlan) -> list[str]:
-    unit = UNITS_OF[plan.objective]
     busiest = f" in {plan.busiest.name}" if plan.busiest.name else ""
     tokens_in = show(plan.rate_rps * plan.mean_input_tokens, "tokens/s")
     tokens_out = show(plan.rate_rps * plan.output_tokens, "tokens/s")
     verb = "Serves up to" if plan.target_rps is None else "Serves"
     lines = [f"{verb} {show(plan.rate_rps, 'req/s')}{busiest} ({tokens_in} in, {tokens_out} out)."]
+    value, bound = (_amount(x, plan.objective) for x in (plan.objective_value, plan.bound))
     better = "more than" if plan.target_rps is None else "less than"
     lines.append(
-        f"The {_NAMES[plan.objective]} is {show(plan.objective_value, unit, 6)}; no plan has {better} "
-        f"{show(plan.bound, unit, 6)} (gap {plan.gap_fraction:.1e})."
+        f"The {_NAMES[plan.objective]} is {value}; no plan has {better} {bound} (gap {plan.gap_fraction:.1e})."
     )
     if plan.threshold_tokens is not None:
         lines.append(
@@ -51,6 +52,10 @@ def _headline(plan: FleetPlan) -> list[str]:
         lines.append(f"{plan.role_changes} instances take another role in the course of a day.")
     lines += _money(plan)
     return lines
+
+
+def _amount(value: float, objective: str) -> str:
+    return f"{value:,.0f}" if objective == "gpus" else show(value, UNITS_OF[objective], 6)
 
 
 def _money(plan: FleetPlan) -> list[str]:
@@ -188,3 +193,34 @@ def _flat(plan: FleetPlan) -> dict[str, Any]:
     for purchase in plan.purchases:
         flat[f"{purchase.cluster}_instances"] = purchase.instances
     return flat
+
+
+def role_gain_line(gain: RoleGain) -> str:
+    """Say what changing roles between periods gains against roles that stay."""
+    if gain.gain_fraction is None or gain.fixed_value is None:
+        return "No fleet whose roles stay the same serves these rates."
+    objective = gain.plan.objective
+    verb = "gain" if gain.plan.target_rps is None else "save"
+    return (
+        f"Role changes {verb} {gain.gain_fraction:.1%} against roles that stay "
+        f"({_NAMES[objective]} {_amount(gain.fixed_value, objective)})."
+    )
+
+
+def worth_tables(found: Worth) -> list[Table]:
+    """Lay out shadow prices and the prices below which accelerators pay."""
+    unit = found.objective_unit
+    prices = Table(
+        "What a little more of each thing is worth",
+        columns("more of", Column("shadow price", unit, 4), Column("planned anew", unit, 4), "per"),
+        rows([line.what, line.shadow, line.up, line.unit] for line in found.lines),
+    )
+    pays = Table(
+        "Price below which each accelerator pays",
+        columns("cluster", "accelerator", Column("instances"), Column("price", "USD/h"), Column("pays below", "USD/h")),
+        rows(
+            [b.cluster, b.accelerator, b.instances, b.price_usd_per_gpu_hour, b.pays_below_usd_per_gpu_hour]
+            for b in found.break_even
+        ),
+    )
+    return [table for table in (prices, pays) if table.rows]

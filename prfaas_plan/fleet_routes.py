@@ -13,7 +13,7 @@ from prfaas_plan.fleet_case import FleetCase
 from prfaas_plan.fleet_evaluate import Evaluation, Part
 from prfaas_plan.laws import LengthLaw
 
-__all__ = ["Offload", "SiteRouting", "offload", "site_routing"]
+__all__ = ["Offload", "SiteRouting", "offload", "site_routing", "wire_routing"]
 
 _EXCEPTIONS = 5e-3
 _ALL = 1.0 - 1e-6
@@ -76,6 +76,20 @@ def site_routing(evaluation: Evaluation) -> tuple[SiteRouting, ...]:
                 station, taken = case.stations[c], _taken(parts, partial(_prefills_at, c))
                 where = (station.place, station.name)
                 found += [_describe((o, state.name, *where), traffic.law, taken) for o in traffic.origins or ("",)]
+    return tuple(found)
+
+
+def wire_routing(evaluation: Evaluation, state: int, wire: int) -> tuple[SiteRouting, ...]:
+    """Say for every origin whose KV caches cross a link in a period which lengths they have."""
+    case = evaluation.case
+    found = []
+    for number, traffic in enumerate(case.traffic):
+        parts = [p for p in evaluation.parts if (p.state, p.traffic) == (state, number)]
+        crossing = sorted({case.stations[p.route.station].name for p in parts if p.route.wire == wire})
+        if crossing:
+            taken = _taken(parts, lambda p: p.route.wire == wire)
+            names = (case.states[state].name, case.wires[wire].origin, "+".join(crossing))
+            found += [_describe((o, *names), traffic.law, taken) for o in traffic.origins or ("",)]
     return tuple(found)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prfaas_plan.tabular import flatten
 
-__all__ = ["Column", "Document", "Table", "columns", "flatten", "rows", "text_column"]
+__all__ = ["Column", "Document", "Table", "columns", "flatten", "rows", "text_column", "without_blanks"]
 
 Cell = str | float | int | bool | None
 
@@ -64,3 +64,17 @@ def columns(*headings: str | Column) -> tuple[Column, ...]:
 def rows(values: Iterable[Sequence[Cell]]) -> tuple[tuple[Cell, ...], ...]:
     """Freeze rows."""
     return tuple(tuple(row) for row in values)
+
+
+def without_blanks(table: Table) -> Table:
+    """Leave out the columns in which no row says anything.
+
+    >>> [c.heading for c in without_blanks(Table("", columns("period", "pool"), rows([["", "local"]]))).columns]
+    ['pool']
+    """
+    kept = [i for i in range(len(table.columns)) if not table.rows or any(row[i] != "" for row in table.rows)]
+    return replace(
+        table,
+        columns=tuple(table.columns[i] for i in kept),
+        rows=tuple(tuple(row[i] for i in kept) for row in table.rows),
+    )

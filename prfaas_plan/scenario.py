@@ -94,14 +94,23 @@ class Scenario:
         """Whether more is asked for than the threshold and the split of one remote and one local cluster."""
         decoding = [c for c in self.cluster if c.role != "prefill"]
         prefills = len(self.cluster) - len(decoding)
-        return (
-            bool(self.demand or self.period)
-            or any(c.max is not None or c.role == "free" for c in self.cluster)
-            or any(x.bandwidth_gbps_max is not None for x in self.link)
-            or (len(decoding), prefills) not in ((1, 0), (1, 1))
-            or self.objective != OBJECTIVES[0]
-            or (self.budget_usd_per_hour, self.power_cap_w, self.slo.ttft_s) != (None, None, None)
-        )
+        return bool(self.fleet_keys) or (len(decoding), prefills) not in ((1, 0), (1, 1))
+
+    @property
+    def fleet_keys(self) -> tuple[str, ...]:
+        """The keys that only the plan of a fleet follows."""
+        asked = {
+            "demand": self.demand,
+            "period": self.period,
+            "objective": self.objective != OBJECTIVES[0],
+            "budget_usd_per_hour": self.budget_usd_per_hour is not None,
+            "power_cap_w": self.power_cap_w is not None,
+            "slo.ttft_s": self.slo.ttft_s is not None,
+        }
+        sizes = {f"cluster.{c.name}.max": c.max is not None for c in self.cluster}
+        roles = {f"cluster.{c.name}.role": c.role == "free" for c in self.cluster}
+        rates = {f"link.{i}.bandwidth_gbps_max": x.bandwidth_gbps_max is not None for i, x in enumerate(self.link)}
+        return tuple(key for key, wanted in (asked | sizes | roles | rates).items() if wanted)
 
     def replace(self, path: str, value: object) -> Scenario:
         """Give the same scenario with one key changed, checked as its file would be.

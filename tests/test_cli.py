@@ -17,6 +17,10 @@ from prfaas_plan.cli import main
 COMMANDS = [
     ["plan"],
     ["plan", "--explain"],
+    ["plan", "day-night", "--worth"],
+    ["plan", "multi-region"],
+    ["size", "--target-rps", "5", "--minimize", "gpus", "--headroom", "0.1", "--spare", "1"],
+    ["routing", "--bandwidth", "5,20"],
     ["compare"],
     ["kv", "qwen3-235b-a22b", "kimi-linear-48b-a3b", "--tp", "8"],
     ["verify"],
@@ -220,3 +224,34 @@ def test_names_cannot_become_markup_formulas_or_escape_codes(
             assert next(csv.DictReader(io.StringIO(out)))["scenario"].startswith("'=")
         if form == "md":
             assert "<script>" not in out
+
+
+def test_what_only_a_fleet_follows_is_refused_elsewhere_and_planned_by_plan(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    power = ["--set", "power_cap_w=90000", "--set", "cluster.local.power_w_per_gpu=500"]
+    code, out, err = run(["compare", "--set", "slo.ttft_s=3", "--set", "power_cap_w=50000"], capsys, monkeypatch)
+    assert (code, out) == (2, "")
+    assert "slo.ttft_s" in err
+    assert "power_cap_w" in err
+    assert "fleet" in err
+    code, out, _ = run(["plan", *power, "--format", "json"], capsys, monkeypatch)
+    assert code == 0
+    assert json.loads(out)["power_w"] <= 90_000
+
+
+def test_size_names_what_is_missing_or_wrong(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, _, err = run(["size"], capsys, monkeypatch)
+    assert code == 2
+    assert "--target-rps" in err
+    code, _, err = run(["size", "--target-rps", "5"], capsys, monkeypatch)
+    assert code == 2
+    assert "cluster.prfaas.price_usd_per_gpu_hour" in err
+    code, _, err = run(["size", "--target-rps", "5", "--minimize", "gpus", "--gap", "2"], capsys, monkeypatch)
+    assert code == 2
+    assert "--gap" in err
+    code, _, err = run(["plan", "multi-region", "--set", "budget_usd_per_hour=400"], capsys, monkeypatch)
+    assert code == 3
+    assert "budget" in err
