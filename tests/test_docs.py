@@ -28,8 +28,8 @@ def blocks(language: str) -> Iterator[tuple[Path, str]]:
 
 
 def run(command: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Run a command line of the program; the only pipe it may have is into ``head -N``."""
-    command, _, lines = command.partition(" | head -")
+    """Run a command line of the program; the only pipe it may have is into ``head -N`` or ``tail -N``."""
+    command, end, count = re.fullmatch(r"(.+?)(?: \| (head|tail) -(\d+))?", command).groups()  # type: ignore[union-attr]
     words = shlex.split(command)
     assert words[0] == "prfaas-plan"
     monkeypatch.setattr("sys.argv", words)
@@ -38,8 +38,8 @@ def run(command: str, monkeypatch: pytest.MonkeyPatch) -> str:
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         main()
-    printed = out.getvalue()
-    return "".join(printed.splitlines(keepends=True)[: int(lines)]) if lines else printed
+    lines = out.getvalue().splitlines(keepends=True)
+    return "".join(lines[: int(count)] if end == "head" else lines[-int(count or 0) :])
 
 
 def parametrised(language: str) -> list[object]:

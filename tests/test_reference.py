@@ -70,6 +70,8 @@ JSON_OF = (
     "roofline qwen3-8b h200 --lengths 8k --batches 8 --contexts 4k",
     "trace tests/data/traces/mooncake.jsonl",
     "link 100",
+    "size --quiet --target-rps 3 --minimize gpus",
+    "routing --quiet --bandwidth 10",
     "simulate --quiet --rps 2 --requests 500 --replications 2",
     "calibrate tests/data/benchmarks/vllm_sweep.json --accelerator h200 --gpus 8 --parallelism TP8 --precision bf16",
     "profiles show h200-sxm",
@@ -230,9 +232,12 @@ def parameters(function: Any) -> Iterator[Parameter]:
 
 def parts_of_help(function: Any) -> tuple[list[str], list[str]]:
     """Give the paragraphs of a help text, and the command lines of its examples."""
-    texts = [" ".join(part.split()) for part in inspect.cleandoc(function.__doc__ or "").split("\n\n")]
-    examples = [t.removeprefix("Example: ") for t in texts if t.startswith("Example: ")]
-    return [t for t in texts if not t.startswith("Example: ")], examples
+    texts, examples = [], []
+    for part in inspect.cleandoc(function.__doc__ or "").split("\n\n"):
+        text, *found = " ".join(part.split()).split("Example: ")
+        texts += [text.strip()] if text else []
+        examples += [line.strip() for line in found]
+    return texts, examples
 
 
 def command_text(name: str, function: Any) -> str:
