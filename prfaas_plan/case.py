@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prfaas_plan.catalog import load_model
@@ -73,7 +73,7 @@ def look_up(scenario: Scenario, profiles: Folders = (), *, need_local_prefill: b
     return Case(
         scenario=scenario,
         model=services.model,
-        kv_bytes=wire_curve(services.model, options=kv_options(scenario)),
+        kv_bytes=_kv_bytes(scenario, services.model),
         workload=scenario.workload,
         remote=remote,
         local=local,
@@ -82,6 +82,15 @@ def look_up(scenario: Scenario, profiles: Folders = (), *, need_local_prefill: b
         local_prefill=services.prefill(local) if local_prefills else None,
         decode=services.decode(local),
     )
+
+
+def _kv_bytes(scenario: Scenario, model: ModelProfile) -> Curve:
+    try:
+        return wire_curve(model, options=kv_options(scenario))
+    except InputError as error:
+        keys = {"kv_dtype": "kv.dtype", "state_dtype": "kv.state_dtype"}
+        faults = [replace(f, where=scenario.place(k), key=k) for f in error.faults for k in [keys.get(f.key, f.key)]]
+        raise ScenarioError(faults) from None
 
 
 def kv_options(scenario: Scenario) -> KvOptions:

@@ -157,7 +157,9 @@ def notes(point: OperatingPoint, provenance: Provenance, deployment: str) -> tup
         found += [f"KV cache: {note}" for note in provenance.kv_notes]
     how = "the service time at the mean length of a class" if system.at_mean_length else "the mean service time"
     found.append(f"Capacity is computed from {how}; the other reading is shown beside it.")
-    found.append("TTFT is prefill plus a transfer alone on the link, without queueing: the latency of idle machines.")
+    found.append(
+        "TTFT is prefill and, for what is offloaded, a transfer alone on the link: the latency of idle machines."
+    )
     for pool, service in ((system.remote, provenance.remote_prefill), (system.local, provenance.local_prefill)):
         if pool is not None and pool.instances and service is not None:
             found += _extrapolation(point, pool.cluster, service, remote=pool is system.remote)

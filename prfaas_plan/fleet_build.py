@@ -176,7 +176,7 @@ def _limits(outcome: Outcome) -> list[str]:
 
 def _alternatives(outcome: Outcome) -> tuple[FleetAlternative, ...]:
     best = tuple(sorted(outcome.integers.items()))
-    seen = {names: value for names, value in outcome.seen.items() if names != best}
+    seen = {names: value for names, value in outcome.seen.items() if names != best and value > 0.0}
     order = sorted(seen, key=seen.__getitem__, reverse=outcome.model.program.maximise)
     return tuple(FleetAlternative(tuple((n, round(x)) for n, x in names), seen[names]) for names in order[:3])
 

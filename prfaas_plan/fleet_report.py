@@ -66,7 +66,9 @@ def _money(plan: FleetPlan) -> list[str]:
             f"million output tokens (all {plan.gpus} GPUs)."
         )
     if plan.power_w is not None:
-        lines.append(f"Draws {show(plan.power_w / 1e3, 'kW')} (clusters of unknown power left out).")
+        unknown = [s.name for s in plan.outcome.model.case.stations if s.watts <= 0.0]
+        without = f" without {', '.join(unknown)}, whose power is not known" if unknown else ""
+        lines.append(f"Draws {show(plan.power_w / 1e3, 'kW')}{without}.")
     return lines
 
 

@@ -24,7 +24,7 @@ def report_link(table: LinkTable) -> Document:
     headline = (
         f"{show(rate.usable_bytes_per_s / GBPS, 'Gbit/s')} of {show(path.nominal_bytes_per_s / GBPS, 'Gbit/s')} are "
         f"usable with {table.transport.connections:,} {table.transport.congestion} connections; "
-        f"{_BOUND[rate.bound]} limits it."
+        f"limited by {_BOUND[rate.bound]}."
     )
     return Document(
         title=f"Link: round trip {show(path.rtt_s * 1e3, 'ms')}, loss {path.loss_fraction:g}, MTU {path.mtu_bytes:,} B",

@@ -1,14 +1,15 @@
 """Time to first token when requests queue: what a plan's users see at a load, and the largest rate that meets a target.
 
 Each prefill pool is a queue of its own fed by its class of requests (`queueing`). Transfers are taken as alone on the
-link, and a first token as given by the prefill, so decode adds no wait to it.
+link, and a first token as given by the prefill, so decode adds no wait to it. Queues know only the mean service time:
+a plan at the service time of the mean length is taken at the mean service time here, which serves a little less.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from prfaas_plan.errors import InfeasibleError
@@ -17,7 +18,7 @@ from prfaas_plan.numerics import bisect_root
 from prfaas_plan.queueing import Arrivals, Response, ServiceTimes, mixed_response, wait_in_pool
 from prfaas_plan.throughput import OperatingPoint, operate
 
-__all__ = ["Loaded", "Target", "best_for_target", "largest_rate_within", "loaded_ttft"]
+__all__ = ["Loaded", "Target", "best_for_target", "largest_rate_within", "loaded_ttft", "steady"]
 
 _HIGHEST_LOAD = 0.999
 _THRESHOLDS = 12
@@ -64,6 +65,13 @@ class _Pool:
     first_token: ServiceTimes
 
 
+def steady(point: OperatingPoint) -> OperatingPoint:
+    """Give the same split and threshold at the mean service time, whose largest rate queues really sustain."""
+    if not point.system.at_mean_length:
+        return point
+    return operate(replace(point.system, at_mean_length=False), point.threshold)
+
+
 def loaded_ttft(point: OperatingPoint, rate_rps: float, arrival_cv: float = 1.0) -> Loaded:
     """Give the time to first token [s] at a rate [req/s] of all requests, below the largest one of the point.
 
@@ -71,6 +79,7 @@ def loaded_ttft(point: OperatingPoint, rate_rps: float, arrival_cv: float = 1.0)
     it was checked in are those of `pool_wait`, and ``limits`` says where it is outside.
     Raises `InfeasibleError` at or above the largest rate, where the queue grows without end.
     """
+    point = steady(point)
     if rate_rps >= point.max_rate:
         raise InfeasibleError(
             f"{rate_rps:.4g} req/s is not below the {point.max_rate:.4g} req/s that can be served: no steady state",
@@ -104,6 +113,7 @@ def _pools(point: OperatingPoint) -> Iterator[_Pool]:
 
 def largest_rate_within(point: OperatingPoint, target: Target, arrival_cv: float = 1.0) -> float:
     """Give the largest rate [req/s] at which a point meets a target, 0 where it misses it without any queue."""
+    point = steady(point)
     if first_token_quantile(point, target.quantile) > target.seconds:
         return 0.0
     pools = list(_pools(point))
@@ -126,7 +136,7 @@ def best_for_target(
 ) -> tuple[OperatingPoint, float]:
     """Find the split and threshold that serve the largest rate within a target, and that rate [req/s].
 
-    Every split is tried at its best threshold and at 12 others over the lengths; a point that could not beat the best
+    Every split is tried at its best threshold and at 13 others over the lengths; a point that could not beat the best
     one even without a queue is skipped. Raises `InfeasibleError`, with the best that is reachable, where every point
     misses the target on idle machines.
     """

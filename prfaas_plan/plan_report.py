@@ -37,6 +37,8 @@ def _headline(plan: Plan) -> list[str]:
         lines.append(
             f"Estimated times put it between {show(low, 'req/s')} and {show(high, 'req/s')} (all of them at one end "
             "of their 80 % intervals)."
+            if high > low * (1.0 + 1e-3)
+            else "No estimated time limits it within its 80 % interval."
         )
     if plan.within_ttft is not None:
         lines.append(

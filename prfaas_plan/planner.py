@@ -94,7 +94,7 @@ def _queue_notes(case: Case, within: Loaded | None, loaded: Loaded | None) -> li
         )
     found += [f"Under load: {limit}." for x in latencies for limit in x.limits]
     if stated is not None and case.scenario.load is None and loaded is None:
-        found.append(f"The stated {stated:g} req/s is more than this deployment can serve.")
+        found.append(f"The stated {stated:g} req/s is more than this deployment can serve at the mean service time.")
     return found
 
 
@@ -113,11 +113,14 @@ def _within_target(case: Case, points: list[OperatingPoint]) -> tuple[list[Opera
 def _loaded(case: Case, best: OperatingPoint) -> Loaded | None:
     """Latency at the load the scenario states, or at the rate its workload does, where the plan can serve that."""
     load, stated = case.scenario.load, case.workload.rate_rps
-    rate = stated if load is None else load * best.max_rate
-    if rate is None or rate >= best.max_rate:
+    if load is None and stated is None:
         return None
-    from prfaas_plan.loaded import loaded_ttft
+    from prfaas_plan.loaded import loaded_ttft, steady
 
+    largest = steady(best).max_rate
+    rate = stated if load is None else load * largest
+    if rate is None or rate >= largest:
+        return None
     return loaded_ttft(best, rate, case.workload.arrival_cv)
 
 

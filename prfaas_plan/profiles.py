@@ -107,7 +107,8 @@ def find_profile(
     if name.lower() in aliases:
         return known[aliases[name.lower()]]
     suggestion = nearest(name, [*known, *aliases])
-    raise ProfileNotFoundError(Fault(where, key, f"no {kind} profile has this name", name, suggestion))
+    problem = f"no {kind} profile has this name" + ("" if suggestion else " (`prfaas-plan profiles list` has them)")
+    raise ProfileNotFoundError(Fault(where, key, problem, name, suggestion))
 
 
 def _aliases(known: Mapping[str, Path]) -> Iterator[tuple[str, str]]:

@@ -350,4 +350,4 @@ def _too_slow(point: DecodePoint, step_seconds: float, cluster: str) -> Exceptio
     if point.batch == 1:
         return InfeasibleError(facts, f"a target of {point.step_seconds * 1e3:g} ms a token would be met")
     problem = f"{facts}; a smaller batch was not measured, add a [[measured.decode]] point"
-    return ScenarioError(Fault("slo", f"cluster.{cluster}", problem))
+    return ScenarioError(Fault("scenario", "slo", problem))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from prfaas_plan.case import look_up, operating_points
+from prfaas_plan.case import look_up, operating_points, planned_system
 from prfaas_plan.errors import InfeasibleError
 from prfaas_plan.latency import unloaded_ttft
-from prfaas_plan.loaded import Target, best_for_target, largest_rate_within, loaded_ttft
+from prfaas_plan.loaded import Target, best_for_target, largest_rate_within, loaded_ttft, steady
+from prfaas_plan.plan_record import Plan
 from prfaas_plan.planner import plan
 from prfaas_plan.scenario import load_scenario
-from prfaas_plan.throughput import OperatingPoint
+from prfaas_plan.throughput import OperatingPoint, operate
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +76,22 @@ def test_a_stated_rate_beyond_the_capacity_is_said() -> None:
     found = plan(load_scenario("case-study", ["workload.rate_rps=50"]))
     assert found.loaded is None
     assert any("50 req/s is more than" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("override", ["slo.ttft_p90_s=6", "load=0.99", "workload.rate_rps=3.2"])
+def test_queues_take_the_mean_service_time_where_the_plan_takes_that_of_the_mean_length(override: str) -> None:
+    """The paper's reading promises 3.25 req/s, at which the prefill pools would be loaded to more than 100 %."""
+    found = plan(load_scenario("case-study", [override]))
+    for latency in (found.loaded, found.within_ttft):
+        if latency is not None:
+            assert latency.load_fraction < 1.0
+            assert steady(best_point(found)).max_rate == pytest.approx(latency.rate_rps / latency.load_fraction)
+    if override.startswith("workload"):
+        assert any("more than this deployment can serve" in note for note in found.notes)
+
+
+def best_point(found: Plan) -> OperatingPoint:
+    case = look_up(load_scenario("case-study"))
+    system, instances = planned_system(case)
+    prefill = next(p.instances for p in found.pools if (p.cluster, p.role) == ("local", "prefill"))
+    return operate(system.split(prefill, instances - prefill), found.threshold_tokens)
