@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from prfaas_plan.laws import LengthLaw
-from prfaas_plan.numerics import Curve
+from prfaas_plan.numerics import Curve, quadratic_roots
 
 __all__ = ["LEAST_SHARE", "Bin", "Offer", "Stretch", "cheapest", "cut", "first_edges", "mean_price"]
 
@@ -134,20 +134,10 @@ def _overtakes(
     """Find the first length after `here` and before `before` from which the other price is the lower one."""
     a0, a1, a2 = (x - y for x, y in zip(other, own, strict=True))
     after = here + max(abs(here), 1.0) * _TIE
-    for x in sorted(_roots(a0, a1, a2)):
+    for x in quadratic_roots(a0, a1, a2):
         if after < x < before and _falls_at(x, a1, a2):
             return x
     return None
-
-
-def _roots(c0: float, c1: float, c2: float) -> list[float]:
-    if c2 == 0.0:
-        return [-c0 / c1] if c1 else []
-    square = c1 * c1 - 4.0 * c2 * c0
-    if square < 0.0:
-        return []
-    q = -0.5 * (c1 + math.copysign(math.sqrt(square), c1))
-    return [q / c2, c0 / q] if q else [0.0]
 
 
 def _falls_at(x: float, c1: float, c2: float) -> bool:

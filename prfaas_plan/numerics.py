@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = ["Curve", "bisect_root", "first_integer", "fit_polynomial", "normal_cdf", "solve_linear"]
+__all__ = ["Curve", "bisect_root", "first_integer", "fit_polynomial", "normal_cdf", "quadratic_roots", "solve_linear"]
 
 Coefficients = tuple[float, float, float]
 
@@ -104,6 +104,21 @@ def normal_cdf(z: float) -> float:
     0.975
     """
     return 0.5 * math.erfc(-z / math.sqrt(2.0))
+
+
+def quadratic_roots(c0: float, c1: float, c2: float) -> list[float]:
+    """Give the real roots of ``c0 + c1 x + c2 x²`` in rising order, without cancellation.
+
+    >>> quadratic_roots(-6.0, 1.0, 1.0), quadratic_roots(1.0, 0.0, 1.0), quadratic_roots(-3.0, 1.0, 0.0)
+    ([-3.0, 2.0], [], [3.0])
+    """
+    if c2 == 0.0:
+        return [-c0 / c1] if c1 else []
+    square = c1 * c1 - 4.0 * c2 * c0
+    if square < 0.0:
+        return []
+    q = -0.5 * (c1 + math.copysign(math.sqrt(square), c1))
+    return sorted({q / c2, c0 / q} if q else {0.0})
 
 
 def bisect_root(f: Callable[[float], float], low: float, high: float, relative: float = 1e-14) -> float:

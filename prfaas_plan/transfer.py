@@ -12,7 +12,7 @@ from typing import Final
 
 from prfaas_plan.checks import Checks
 from prfaas_plan.errors import InfeasibleError
-from prfaas_plan.numerics import Curve, bisect_root
+from prfaas_plan.numerics import Curve, bisect_root, quadratic_roots
 from prfaas_plan.units import GBPS
 
 __all__ = [
@@ -189,7 +189,7 @@ def _crossings(curve: Curve, longest: float) -> list[float]:
     points: list[float] = []
     before = 0.0
     for start, end, (c0, c1, c2) in curve.spans(0.0, longest):
-        inside = [x for x in _roots(c0, c1, c2) if start < x < end]
+        inside = [x for x in quadratic_roots(c0, c1, c2) if start < x < end]
         edges = [start, *inside, end]
         for left, right in pairwise(edges):
             middle = 0.5 * (left + right)
@@ -198,16 +198,6 @@ def _crossings(curve: Curve, longest: float) -> list[float]:
                 points.append(left)
             before = sign
     return points
-
-
-def _roots(c0: float, c1: float, c2: float) -> list[float]:
-    if c2 == 0.0:
-        return [-c0 / c1] if c1 else []
-    square = c1 * c1 - 4.0 * c2 * c0
-    if square < 0.0:
-        return []
-    q = -0.5 * (c1 + math.copysign(math.sqrt(square), c1))
-    return sorted({q / c2, c0 / q} if q else {0.0})
 
 
 @dataclass(frozen=True, slots=True)
