@@ -34,6 +34,15 @@ class Output:
     asked: Format | None = None
     path: Path | None = None
 
+    def __post_init__(self) -> None:
+        ending = self.path.suffix.lower() if self.path else ""
+        if self.asked is None and ending in (".xlsx", ".xls", ".ods", ".html", ".htm", ".pdf"):
+            from prfaas_plan.errors import Fault, InputError
+
+            problem = f"{ending} is not written here; expected .json, .csv, .md or .txt"
+            also = " (`prfaas-plan report` writes .xlsx and .html)" if ending in (".xlsx", ".html") else ""
+            raise InputError(Fault("--output", "", problem + also, str(self.path)))
+
     @property
     def format(self) -> Format:
         """The format to write in."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prfaas_plan.cli_options import FormatOption, OutputOption, ProfilesOption, ScenarioArgument, SetOption
-from prfaas_plan.cli_output import Output, emit, emit_text
+from prfaas_plan.cli_output import Format, Output, emit, emit_text
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -30,7 +30,7 @@ def sweep(
         bool, typer.Option("--tornado", help="One input at a time; without --vary, all by 20 %.")
     ] = False,
     draws: Annotated[
-        int, typer.Option("--monte-carlo", help="Draw so many cases; SPEC is then normal(…), triangular(…), ….")
+        int, typer.Option("--monte-carlo", min=0, help="Draw so many cases; SPEC is then normal(…), triangular(…), ….")
     ] = 0,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the draws.")] = 0,
     pareto: Annotated[
@@ -43,7 +43,7 @@ def sweep(
     fast: Annotated[
         bool, typer.Option("--fast", help="Evaluate all cases together (1e-12), for a million cases.")
     ] = False,
-    jobs: Annotated[int, typer.Option("--jobs", help="Processes to plan in.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes to plan in, up to one a core.")] = 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
     form: FormatOption = None,
     output: OutputOption = None,
@@ -63,12 +63,15 @@ def sweep(
 
     base, folders, wanted = load_scenario(scenario, override or ()), profiles or (), Output(form, output)
     varied = vary or []
+    _alone({"--tornado": tornado, "--monte-carlo": draws > 0, "--pareto": pareto is not None})
+    _alone({"--tornado": tornado, "--monte-carlo": draws > 0, "--zip": zipped})
     if tornado:
         bars = one_at_a_time(base, varied, metric=plot, profiles=folders)
         emit("sweep", bars.to_dict(), report_tornado(bars), wanted)
         return
     if draws:
-        drawn = monte_carlo(base, varied, samples=draws, seed=seed, fast=fast, profiles=folders)
+        with _pool(jobs) as executor:
+            drawn = monte_carlo(base, varied, samples=draws, seed=seed, fast=fast, executor=executor, profiles=folders)
         emit("sweep", drawn.to_dict(), report_monte_carlo(drawn), wanted)
         return
     if not varied:
@@ -79,19 +82,37 @@ def sweep(
         mode = "zip" if zipped else "grid"
         result = run(base, varied, mode=mode, fast=fast, executor=executor, progress=shown, profiles=folders)
     if pareto is not None:
-        x, _, y = pareto.partition(",")
-        result = front(result, x.strip(), y.strip())
-    emit("sweep", result.to_dict(), report_sweep(result, y=plot), wanted)
+        result = front(result, *_two(pareto))
+    document = report_sweep(result, y=plot, every_case=wanted.format is Format.csv)
+    emit("sweep", result.to_dict() if wanted.format is Format.json else {}, document, wanted)
+
+
+def _alone(given: dict[str, bool]) -> None:
+    from prfaas_plan.errors import Fault, InputError
+
+    names = [name for name, is_given in given.items() if is_given]
+    if len(names) > 1:
+        raise InputError(Fault(names[0], "", f"does not go together with {names[1]}"))
+
+
+def _two(pareto: str) -> tuple[str, str]:
+    from prfaas_plan.errors import Fault, InputError
+
+    names = [name.strip() for name in pareto.split(",")]
+    if len(names) != 2 or not all(names):
+        raise InputError(Fault("--pareto", "", "expected two results, such as gpus,lambda_max_rps", pareto))
+    return names[0], names[1]
 
 
 def _pool(jobs: int) -> AbstractContextManager[Executor | None]:
+    import os
     from contextlib import nullcontext
 
     if jobs <= 1:
         return nullcontext()
     from concurrent.futures import ProcessPoolExecutor
 
-    return ProcessPoolExecutor(jobs)
+    return ProcessPoolExecutor(min(jobs, os.cpu_count() or 1))
 
 
 def report(

@@ -28,6 +28,7 @@ Folders = Sequence[str | Path]
 _CLUSTER_FIELDS = ("instances", "price_usd_per_gpu_hour")
 _LINK_FIELDS = ("bandwidth_gbps", "efficiency", "loss")
 _LENGTHS = "workload.input_tokens."
+_MOST_FAULTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Inputs:
         self._faults: list[Fault] = []
         self.knobs = [self._knob(axis) for axis in design.axes]
         if self._faults:
-            raise InputError(self._faults)
+            raise InputError(_few(self._faults))
         self._found: dict[tuple[int, ...], Case | PlanError] = {}
         self._whole: dict[tuple[int, ...], bool] = {}
         self._decodes: dict[tuple[Any, ...], DecodeService | PlanError] = {}
@@ -92,8 +93,8 @@ class Inputs:
         return found
 
     def _checked(self, axis: Axis) -> tuple[Any, ...]:
-        """Try every value alone, so that what is wrong is said before anything is computed."""
-        values = axis.values if len(axis.values) <= 1000 else ()
+        """Try every value alone, or the ends of very many: what is wrong is said before anything is computed."""
+        values = axis.values if len(axis.values) <= 1000 else (axis.values[0], axis.values[-1])
         for value in values:
             try:
                 self.scenario.replace(axis.path, value)
@@ -222,6 +223,15 @@ class Inputs:
             local=clusters[scenario.cluster.index(found.local)],
             link=links[scenario.link.index(found.link)] if found.link else None,
         )
+
+
+def _few(faults: Sequence[Fault]) -> list[Fault]:
+    """Say each fault once, and of very many the first and how many more there are."""
+    different = list({str(fault): fault for fault in faults}.values())
+    more = len(different) - _MOST_FAULTS
+    if more <= 1:
+        return different
+    return [*different[:_MOST_FAULTS], Fault("--vary", "", f"{more:,} more values are wrong")]
 
 
 def _needs_whole_plan(scenario: Scenario) -> bool:

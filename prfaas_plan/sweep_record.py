@@ -15,6 +15,7 @@ __all__ = ["MonteCarlo", "SweepResult", "Tornado", "smaller_is_better"]
 
 _WHOLE = frozenset({"threshold_tokens", "remote_prefill_instances", "local_prefill_instances", "decode_instances",
                     "gpus"})  # fmt: skip
+_WORDS = frozenset({"bottleneck", "error"})
 _SMALLER_IS_BETTER = ("usd", "gpus", "ttft", "tpot", "instances", "used")
 
 
@@ -45,6 +46,16 @@ class SweepResult(Tabular):
         values = self.columns[name]
         return [_plain(name, v) for v in values] if not isinstance(values, tuple) else list(values)
 
+    def numbers(self, name: str) -> list[Any]:
+        """Give one column of numbers, ``None`` where a case has none.
+
+        Raises `InputError` for an unknown name, or one whose values are words.
+        """
+        values = self.column(name)
+        if name in _WORDS or any(isinstance(v, (str, dict, list)) for v in values):
+            raise InputError(Fault("sweep", name, "holds words; expected a column of numbers, such as lambda_max_rps"))
+        return values
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """Give one record a case: the varied paths, then the metrics."""
         names = list(self.columns)
@@ -69,7 +80,7 @@ class SweepResult(Tabular):
 
         Raises `InputError` for an unknown metric, or where no case has it.
         """
-        found = [(v, -i) for i, v in enumerate(self.column(metric)) if v is not None]
+        found = [(v, -i) for i, v in enumerate(self.numbers(metric)) if v is not None]
         if not found:
             raise InputError(Fault("sweep", metric, "no case has this number"))
         sign = -1.0 if smaller_is_better(metric) else 1.0

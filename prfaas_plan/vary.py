@@ -115,8 +115,11 @@ def read_axis(written: str) -> Axis:
 def _range(path: str, spec: str, parts: list[str]) -> tuple[Any, ...]:
     start, stop, count = _number(parts[0]), _number(parts[1]), parts[2].strip()
     logarithmic = len(parts) == 4
-    if start is None or stop is None or not count.isdecimal() or not 1 <= int(count) <= MOST_CASES:
-        raise InputError(Fault("--vary", path, "expected start:stop:count with a count of at least 1", spec))
+    if start is None or stop is None or not math.isfinite(start) or not math.isfinite(stop):
+        raise InputError(Fault("--vary", path, "expected start:stop:count with a finite start and stop", spec))
+    if not count.isdecimal() or not 1 <= int(count) <= MOST_CASES:
+        limits = f"a count of at least 1 and of at most {MOST_CASES:,}"
+        raise InputError(Fault("--vary", path, f"expected start:stop:count with {limits}", spec))
     if logarithmic and (parts[3].strip() != "log" or start <= 0.0 or stop <= 0.0):
         raise InputError(Fault("--vary", path, "expected start:stop:count:log with start and stop above 0", spec))
     n = int(count)
@@ -197,6 +200,8 @@ def read_distribution(written: str) -> Distribution:
         raise InputError(Fault("--vary", path.strip(), f"expected PATH=one of {known}, choice(a, b, ...)", spec))
     law, inside = match[1], [part.strip() for part in _split(match[2])]
     if law == "choice":
+        if not all(inside):
+            raise InputError(Fault("--vary", path.strip(), "has an empty value", spec))
         return Distribution(path.strip(), law, tuple(parse_value(part) for part in inside))
     numbers = [_number(part) for part in inside]
     wanted = _ARGUMENTS[law]

@@ -17,7 +17,7 @@ from prfaas_plan.scenario import Scenario, load_scenario
 from prfaas_plan.sweep_cases import METRICS, exact_rows
 from prfaas_plan.sweep_inputs import Inputs
 from prfaas_plan.sweep_record import MonteCarlo, SweepResult, Tornado, smaller_is_better
-from prfaas_plan.vary import Axis, Design, read_axes, read_distribution
+from prfaas_plan.vary import Axis, Design, Distribution, read_axes, read_distribution
 
 __all__ = ["MonteCarlo", "SweepResult", "Tornado", "monte_carlo", "pareto", "sweep", "tornado"]
 
@@ -25,6 +25,9 @@ Folders = Sequence[str | Path]
 Progress = Callable[[int, int], None]
 
 _CHUNK = 2000
+MOST_DRAWS = 1_000_000
+MOST_EXACT = 2_000_000
+"""Cases that are planned one by one; more would take hours and tens of gigabytes."""
 
 
 def sweep(
@@ -40,9 +43,10 @@ def sweep(
     """Plan every combination of varied values: ``PATH=a,b,c``, ``start:stop:count`` or ``start:stop:count:log``.
 
     Each row equals the plan of its case exactly. With `fast`, NumPy evaluates all cases together; that agrees
-    to 1e-12 and is meant for a million cases. An `executor` takes any ``concurrent.futures.Executor`` and gives
-    the same rows. `progress` is called with the cases done and the cases in all. A case without a plan has its
-    reason under ``error``. Raises `InputError` for a path, value or name that is wrong.
+    to 1e-12 and is meant for a million cases; more than two million need it. An `executor` takes any
+    ``concurrent.futures.Executor`` and gives the same rows. `progress` is called with the cases done and the
+    cases in all. A case without a plan has its reason under ``error``. Raises `InputError` for a path, value or
+    name that is wrong.
 
     >>> result = sweep("case-study", ["link.0.bandwidth_gbps=10,100"])
     >>> [round(x, 3) for x in result.column("lambda_max_rps")]
@@ -61,8 +65,10 @@ def _run(
     progress: Progress | None = None,
     profiles: Folders = (),
 ) -> SweepResult:
+    cases = len(design)
+    if cases > MOST_EXACT and not fast:
+        raise InputError(Fault("--vary", "", f"{cases:,} cases are more than {MOST_EXACT:,}: give --fast (fast=True)"))
     inputs = Inputs(base, design, profiles)
-    cases = len(inputs)
     size = max(_CHUNK, 200_000 if fast else 0) if executor is None else _chunk_of(cases, executor)
     spans = [(start, min(cases, start + size)) for start in range(0, cases, size)]
     if executor is None:
@@ -133,13 +139,13 @@ def tornado(
     """
     base = load_scenario(scenario) if isinstance(scenario, str) else scenario
     axes = read_axes(vary).axes if vary else tuple(_by_a_fifth(base))
-    start = _run(base, Design(()), profiles=profiles).column(metric)[0]
+    start = _run(base, Design(()), profiles=profiles).numbers(metric)[0]
     bars = []
     for axis in axes:
         result = _run(base, Design((axis,)), profiles=profiles)
         found = [(v, result.column(axis.path)[i]) for i, v in enumerate(result.column(metric)) if v is not None]
         if found:
-            (low, at_low), (high, at_high) = min(found, key=lambda f: f[0]), max(found, key=lambda f: f[0])
+            (low, at_low), (high, at_high) = min(found, key=lambda f: f[0]), max(reversed(found), key=lambda f: f[0])
             values = {"input": axis.path, "low": low, "at_low": at_low, "high": high, "at_high": at_high}
             bars.append(MappingProxyType({**values, "swing": high - low}))
     bars.sort(key=lambda bar: -bar["swing"])
@@ -177,16 +183,15 @@ def monte_carlo(
     """Draw inputs from what is believed about them, plan each draw, and give p10, p50 and p90 of rate and cost.
 
     `inputs` are texts such as ``link.0.bandwidth_gbps=triangular(50, 80, 100)``; see `read_distribution`. One
-    seed gives one result. Raises `InputError` for a text that cannot be read or a draw that cannot be.
+    seed gives one result. Raises `InputError` for a text that cannot be read, a draw that cannot be, no input or
+    one given twice, and more than a million draws.
 
     >>> found = monte_carlo("case-study", ["workload.output_tokens=uniform(800, 1200)"], samples=50)
     >>> found.percentiles["lambda_max_rps"]["p10"] <= found.percentiles["lambda_max_rps"]["p90"]
     True
     """
-    if samples < 1:
-        raise InputError(Fault("--samples", "", "expected at least 1", samples))
     base = load_scenario(scenario) if isinstance(scenario, str) else scenario
-    beliefs = [read_distribution(written) for written in inputs]
+    beliefs = _beliefs(inputs, samples)
     source = random.Random(seed)  # noqa: S311 (a simulation, not a secret)
     draws = [[belief.draw(source) for belief in beliefs] for _ in range(samples)]
     axes = tuple(Axis(b.path, tuple(draw[i] for draw in draws)) for i, b in enumerate(beliefs))
@@ -198,6 +203,20 @@ def monte_carlo(
             percentiles[metric] = MappingProxyType({f"p{q}": _percentile(values, q) for q in (10, 50, 90)})
     failed = sum(v is None for v in result.column(METRICS[0]))
     return MonteCarlo(result, seed, MappingProxyType(percentiles), failed)
+
+
+def _beliefs(inputs: Sequence[str], samples: int) -> list[Distribution]:
+    faults = []
+    if not 1 <= samples <= MOST_DRAWS:
+        faults.append(Fault("--monte-carlo", "", f"expected from 1 to {MOST_DRAWS:,} draws", samples))
+    if not inputs:
+        faults.append(Fault("--vary", "", "missing; expected an input in doubt: PATH=triangular(low, mode, high)"))
+    beliefs = [read_distribution(written) for written in inputs]
+    paths = [belief.path for belief in beliefs]
+    faults += [Fault("--vary", p, "is varied twice") for p in dict.fromkeys(paths) if paths.count(p) > 1]
+    if faults:
+        raise InputError(faults)
+    return beliefs
 
 
 def _percentile(values: Sequence[float], q: float) -> float:
@@ -212,15 +231,17 @@ def pareto(result: SweepResult, x: str, y: str, *, smaller: Sequence[str] | None
     """Keep the cases that no other case beats in both of two results.
 
     Of prices, times and machines less is better, of all else more; `smaller` names those of the two where less
-    is better, where that is not so. Raises `InputError` for an unknown column.
+    is better, where that is not so. Raises `InputError` for a column that is unknown, holds words or is empty.
 
     >>> result = sweep("case-study", ["cluster.prfaas.instances=1:6:6", "cluster.local.instances=6,8"])
     >>> pareto(result, "gpus", "lambda_max_rps").column("gpus")
     [56, 64, 72, 80, 88, 96, 112]
     """
     signs = [-1.0 if (smaller_is_better(m) if smaller is None else m in smaller) else 1.0 for m in (x, y)]
-    pairs = zip(result.column(x), result.column(y), strict=True)
+    pairs = list(zip(result.numbers(x), result.numbers(y), strict=True))
     points = [(signs[0] * a, signs[1] * b, -i) for i, (a, b) in enumerate(pairs) if a is not None and b is not None]
+    if not points:
+        raise InputError(Fault("--pareto", f"{x},{y}", "no case has both numbers"))
     kept, best = [], -math.inf
     for _, b, i in sorted(points, reverse=True):
         if b > best:

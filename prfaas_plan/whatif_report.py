@@ -34,29 +34,40 @@ _MAIN = ("lambda_max_rps", "threshold_tokens", "local_prefill_instances", "decod
          "bottleneck")  # fmt: skip
 
 
-def report_sweep(result: SweepResult, *, x: str = "", y: str = "lambda_max_rps") -> Document:
+def report_sweep(result: SweepResult, *, x: str = "", y: str = "lambda_max_rps", every_case: bool = True) -> Document:
     """Lay out a sweep: the best case, the cases, and `y` drawn against `x` (by default the first varied path).
 
-    Raises `InputError` for an unknown column.
+    Without `every_case` the records that csv is written from are left out, to save the memory of millions.
+
+    Raises `InputError` for an unknown column, or a `y` that holds words.
     """
     rates = [v for v in result.column("lambda_max_rps") if v is not None]
+    known = any(v is not None for v in result.numbers(y))
     failed = len(result) - len(rates)
-    headline = [f"{len(result):,} cases."]
+    headline = [f"{len(result):,} case{'' if len(result) == 1 else 's'}."]
     if rates:
-        best = result.best(y) if any(v is not None for v in result.column(y)) else result.best()
+        measure = y if known else "lambda_max_rps"
+        best = result.best(measure)
         where = ", ".join(f"{path} = {_shown(best[path])}" for path in result.varied)
-        headline.append(f"Best: {_metric(y, best[y])} with {where}." if where else f"{_metric(y, best[y])}.")
+        reached = _metric(measure, best[measure])
+        headline.append(f"Best: {reached} with {where}." if where else f"{reached}.")
     notes = [f"{failed:,} cases have no plan; the column error says why."] if failed else []
     if len(result) > _SHOWN:
         notes.append(f"The table shows {_SHOWN} of {len(result):,} cases; csv and json have them all.")
+    if rates and not known:
+        notes.append(f"No case has {y}" + ("; give the prices of all clusters." if "usd" in y else "."))
     horizontal = x or (result.varied[0] if result.varied else "")
-    plot = [_plot(result, horizontal, y)] if horizontal and len(set(map(str, result.column(horizontal)))) > 1 else []
+    plot = (
+        [_plot(result, horizontal, y)]
+        if known and horizontal and len(set(map(str, result.column(horizontal)))) > 1
+        else []
+    )
     return Document(
         title=f"{result.scenario}: what if",
         headline=tuple(headline),
         tables=(_cases(result, failed > 0), *plot),
         notes=tuple(notes),
-        rows=tuple(result.rows()),
+        rows=tuple(result.rows()) if every_case else (),
     )
 
 

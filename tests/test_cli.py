@@ -105,6 +105,13 @@ def test_markdown_tables_are_whole(
         (["plan", "--set", "model=kimi"], "no model profile has this name"),
         (["plan", "--set", "workload.input_tokens.sigma=0"], "workload.input_tokens.sigma"),
         (["plan", "--set", "service_time=median"], "at-mean-length"),
+        (["plan", "--output", "plan.xlsx"], "`prfaas-plan report`"),
+        (["sweep", "--vary", "link.0.loss=0:0.4:3000000"], "--fast"),
+        (["sweep", "--monte-carlo", "10"], "--vary: missing"),
+        (["sweep", "--tornado", "--monte-carlo", "10"], "does not go together with --monte-carlo"),
+        (["sweep", "--tornado", "--pareto", "gpus,lambda_max_rps"], "does not go together with --pareto"),
+        (["sweep", "--vary", "link.0.loss=0,0.1", "--pareto", "gpus"], "expected two results"),
+        (["sweep", "--vary", "link.0.loss=0,0.1", "--plot", "bottleneck"], "holds words"),
         (["kv", "no-such-model"], "no-such-model"),
         (["kv", "deepseek-v3", "--lengths", "1k,many"], "many"),
         (["kv", "deepseek-v3", "--lengths", "0"], "at least 1 token"),
@@ -255,3 +262,23 @@ def test_size_names_what_is_missing_or_wrong(
     code, _, err = run(["plan", "multi-region", "--set", "budget_usd_per_hour=400"], capsys, monkeypatch)
     assert code == 3
     assert "budget" in err
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("prfaas-plan kv qwen3-coder-n", "qwen3-coder-next"),
+        ("prfaas-plan plan day", "day-night"),
+        ("prfaas-plan roofline qwen3-8b h200-s", "h200-sxm"),
+        ("prfaas-plan profiles show mi300", "mi300x"),
+        ("prfaas-plan plan --model kimi-linear-4", "kimi-linear-48b-a3b"),
+        ("prfaas-plan rou", "routing"),
+    ],
+)
+def test_a_shell_completes_commands_scenarios_and_profiles(typed: str, offered: str) -> None:
+    asked = {"_PRFAAS_PLAN_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": typed}
+    code = "import sys; sys.argv = ['prfaas-plan']; from prfaas_plan.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert offered in done.stdout

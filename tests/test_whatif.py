@@ -308,3 +308,68 @@ def test_names_are_harmless_in_every_format(base: Scenario) -> None:
     rows = list(csv.reader(io.StringIO(write_csv(report_sweep(result)))))
     assert not [cell for row in rows for cell in row if cell.startswith(("=", "+", "@"))]
     assert json.loads(write_json("sweep", result.to_dict()))["scenario"] == evil
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ("1:inf:4", "finite"),
+        ("nan:10:4:log", "finite"),
+        ("1:10:1000000000", "at most 20,000,000"),
+        ("1:10:2.5", "count of at least 1"),
+    ],
+)
+def test_a_range_has_finite_ends_and_a_bounded_count(spec: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        read_axis(f"link.0.bandwidth_gbps={spec}")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "samples", "problem"),
+    [
+        (["link.0.bandwidth_gbps=uniform(1, 2)"], 10**11, "1,000,000 draws"),
+        ([], 10, "missing"),
+        (["link.0.bandwidth_gbps=uniform(1, 2)"] * 2, 10, "varied twice"),
+        (["cluster.local.instances=choice(1, 10,)"], 10, "empty value"),
+        (["cluster.local.instances=choice()"], 10, "empty value"),
+    ],
+)
+def test_draws_that_cannot_be_are_refused(base: Scenario, inputs: list[str], samples: int, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        monte_carlo(base, inputs, samples=samples)
+
+
+def test_words_are_no_result_to_compare_or_plot(base: Scenario) -> None:
+    result = sweep(base, ["link.0.bandwidth_gbps=1,10"])
+    for attempt in (
+        lambda: pareto(result, "gpus", "bottleneck"),
+        lambda: result.best("error"),
+        lambda: report_sweep(result, y="bottleneck"),
+        lambda: tornado(base, ["link.0.bandwidth_gbps=1,10"], metric="bottleneck"),
+    ):
+        with pytest.raises(InputError, match="holds words"):
+            attempt()
+    with pytest.raises(InputError, match="no case has both"):
+        pareto(result, "cost_usd_per_hour", "lambda_max_rps")
+
+
+def test_a_result_without_a_number_says_what_is_missing(base: Scenario) -> None:
+    document = report_sweep(sweep(base, ["link.0.bandwidth_gbps=1,10"]), y="cost_usd_per_hour")
+    assert "None" not in document.headline[1]
+    assert any("prices" in note for note in document.notes)
+
+
+def test_the_same_fault_is_said_once_and_many_are_counted(base: Scenario) -> None:
+    with pytest.raises(InputError) as caught:
+        sweep(base, ["link.0.bandwith=1,2,3"])
+    assert len(caught.value.faults) == 1
+    with pytest.raises(InputError) as caught:
+        sweep(base, ["link.0.bandwidth_gbps=-1000:-1:1000"])
+    assert "990 more" in str(caught.value.faults[-1])
+    with pytest.raises(InputError, match="unknown key"):
+        sweep(base, ["link.0.bandwith=1:2:5000"])
+
+
+def test_an_input_that_moves_nothing_shows_both_ends(base: Scenario) -> None:
+    bar = tornado(base, ["link.0.bandwidth_gbps=80,120"]).bars[0]
+    assert (bar["at_low"], bar["at_high"], bar["swing"]) == (80, 120, 0.0)
