@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from prfaas_plan.cli_completion import accelerators, models
 from prfaas_plan.cli_options import FormatOption, OutputOption, ProfilesOption, read_counts
 from prfaas_plan.cli_output import Format, Output, emit, emit_text
 
@@ -15,8 +16,8 @@ __all__ = ["calibrate", "estimate", "roofline"]
 
 
 def roofline(
-    model: Annotated[str, typer.Argument(help="A model profile, or a path to config.json.")],
-    accelerator: Annotated[str, typer.Argument(help="A hardware profile.")],
+    model: Annotated[str, typer.Argument(help="A model profile, or a path to config.json.", autocompletion=models)],
+    accelerator: Annotated[str, typer.Argument(help="A hardware profile.", autocompletion=accelerators)],
     gpus: Annotated[int, typer.Option("--gpus", help="Accelerators of one instance.")] = 8,
     tp: Annotated[int | None, typer.Option("--tp", help="Tensor-parallel ranks; default: what is left.")] = None,
     ep: Annotated[int, typer.Option("--ep", help="Ranks the experts are divided over.")] = 1,
@@ -101,7 +102,9 @@ def estimate(
 def calibrate(
     benchmarks: Annotated[list[Path], typer.Argument(help="Benchmark outputs, as their tools write them.")],
     model: Annotated[str | None, typer.Option("--model", help="Model profile of the run.")] = None,
-    accelerator: Annotated[str | None, typer.Option("--accelerator", help="Hardware profile of the run.")] = None,
+    accelerator: Annotated[
+        str | None, typer.Option("--accelerator", help="Hardware profile of the run.", autocompletion=accelerators)
+    ] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", help="Accelerators of the measured instance.")] = None,
     parallelism: Annotated[str | None, typer.Option("--parallelism", help="Such as 'TP8' or 'TP4 EP8'.")] = None,
     precision: Annotated[str | None, typer.Option("--precision", help="Such as 'fp8 weights, bf16 KV'.")] = None,

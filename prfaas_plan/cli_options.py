@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from prfaas_plan import cli_completion
 from prfaas_plan.cli_output import Format
 
 __all__ = [
@@ -20,13 +21,23 @@ __all__ = [
     "with_model",
 ]
 
-ScenarioArgument = Annotated[str, typer.Argument(help="A scenario file (TOML) or the name of a shipped scenario.")]
+ScenarioArgument = Annotated[
+    str,
+    typer.Argument(
+        help="A scenario file (TOML) or the name of a shipped scenario.", autocompletion=cli_completion.scenarios
+    ),
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Override a key, e.g. link.0.bandwidth_gbps=10. Repeatable."),
 ]
 ModelOption = Annotated[
-    str | None, typer.Option("--model", help="Plan for this model instead: a profile, or a path to config.json.")
+    str | None,
+    typer.Option(
+        "--model",
+        help="Plan for this model instead: a profile, or a path to config.json.",
+        autocompletion=cli_completion.models,
+    ),
 ]
 FormatOption = Annotated[
     Format | None, typer.Option("--format", help="How to write the result; default: by the file's ending, or a table.")

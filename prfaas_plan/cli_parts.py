@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from prfaas_plan.cli_completion import accelerators
+from prfaas_plan.cli_completion import models as models_of
+from prfaas_plan.cli_completion import profiles as profiles_of
 from prfaas_plan.cli_options import FormatOption, OutputOption, ProfilesOption, read_counts
 from prfaas_plan.cli_output import Output, emit, emit_text
 
@@ -14,7 +17,10 @@ __all__ = ["kv", "profiles", "verify"]
 
 
 def kv(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Profile names, or paths to config.json.")],
+    models: Annotated[
+        list[str],
+        typer.Argument(metavar="MODEL...", help="Profile names, or paths to config.json.", autocompletion=models_of),
+    ],
     lengths: Annotated[str, typer.Option("--lengths", help="Request lengths, e.g. 1k,8k,32Ki.")] = "1Ki,8Ki,32Ki,128Ki",
     kv_dtype: Annotated[str | None, typer.Option("--kv-dtype", help="bf16, fp8, …; default: the model's.")] = None,
     engine: Annotated[str, typer.Option("--engine", help="sglang or vllm: whose state data type applies.")] = "sglang",
@@ -22,7 +28,11 @@ def kv(
     tp: Annotated[int, typer.Option("--tp", help="Tensor parallel width, which may replicate heads.")] = 1,
     accelerator: Annotated[
         str | None,
-        typer.Option("--accelerator", help="Accelerator the prefill times are for; default: where measured."),
+        typer.Option(
+            "--accelerator",
+            help="Accelerator the prefill times are for; default: where measured.",
+            autocompletion=accelerators,
+        ),
     ] = None,
     gpus: Annotated[int, typer.Option("--gpus", help="Accelerators of one instance.")] = 8,
     memory: Annotated[
@@ -98,7 +108,7 @@ def profiles_list(
 
 @profiles.command("show")
 def profiles_show(
-    name: Annotated[str, typer.Argument(help="A profile by name, alias or path.")],
+    name: Annotated[str, typer.Argument(help="A profile by name, alias or path.", autocompletion=profiles_of)],
     form: FormatOption = None,
     output: OutputOption = None,
     profiles: ProfilesOption = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from prfaas_plan.cli_completion import accelerators
 from prfaas_plan.cli_options import (
     FormatOption,
     OutputOption,
@@ -97,7 +98,9 @@ def link(
     host: Annotated[float, typer.Option("--host", help="Share of the line the end hosts reach.")] = 1.0,
     needed: Annotated[str | None, typer.Option("--needed", help="Rate you need: what loss and RTT leave it?")] = None,
     model: Annotated[str | None, typer.Option("--model", help="Fetch its KV cache, or recompute it?")] = None,
-    accelerator: Annotated[str | None, typer.Option("--accelerator", help="Where it would be recomputed.")] = None,
+    accelerator: Annotated[
+        str | None, typer.Option("--accelerator", help="Where it would be recomputed.", autocompletion=accelerators)
+    ] = None,
     gpus: Annotated[int, typer.Option("--gpus", help="Accelerators of that instance.")] = 8,
     lengths: Annotated[str, typer.Option("--lengths", help="Prefix lengths.")] = "8Ki,32Ki,128Ki",
     form: FormatOption = None,

@@ -267,7 +267,7 @@ def test_size_names_what_is_missing_or_wrong(
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("prfaas-plan kv qwen3-coder-n", "qwen3-coder-next"),
+        ("prfaas-plan kv qwen3-ne", "qwen3-next-80b-a3b"),
         ("prfaas-plan plan day", "day-night"),
         ("prfaas-plan roofline qwen3-8b h200-s", "h200-sxm"),
         ("prfaas-plan profiles show mi300", "mi300x"),

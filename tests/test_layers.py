@@ -104,7 +104,7 @@ LAYERS: list[set[str]] = [
     },
     {"what_if_report", "fleet_what_if"},
     {"reporting"},
-    {"cli_output", "cli_progress"},
+    {"cli_output", "cli_progress", "cli_completion"},
     {"cli_options"},
     {"cli_fleet"},
     {"cli_plans", "cli_parts", "cli_estimates", "cli_traffic", "cli_whatif"},
