@@ -11,7 +11,7 @@ from prfaas_plan.errors import Fault, InputError, nearest
 from prfaas_plan.sweep_cases import METRICS
 from prfaas_plan.tabular import Tabular
 
-__all__ = ["MonteCarlo", "SweepResult", "Tornado", "smaller_is_better"]
+__all__ = ["MonteCarlo", "SweepResult", "Tornado", "price_hint", "smaller_is_better"]
 
 _WHOLE = frozenset({"threshold_tokens", "remote_prefill_instances", "local_prefill_instances", "decode_instances",
                     "gpus"})  # fmt: skip
@@ -99,6 +99,11 @@ def _plain(name: str, value: Any) -> Any:
 def smaller_is_better(metric: str) -> bool:
     """Say whether less of a metric is better: prices, times and machines."""
     return any(word in metric for word in _SMALLER_IS_BETTER)
+
+
+def price_hint(metric: str) -> str:
+    """Say what a cost needs, where the metric is one."""
+    return "; give the prices of all clusters" if "usd" in metric else ""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -68,7 +68,7 @@ def read_axes(vary: Sequence[str], mode: str = "grid") -> Design:
     """
     axes: list[Axis] = []
     faults: list[Fault] = []
-    for written in vary:
+    for written in [vary] if isinstance(vary, str) else vary:
         try:
             axes.append(read_axis(written))
         except InputError as error:

@@ -11,12 +11,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from prfaas_plan.errors import Fault, InputError
+from prfaas_plan.errors import Fault, InfeasibleError, InputError
 from prfaas_plan.laws import LogNormal
 from prfaas_plan.scenario import Scenario, load_scenario
 from prfaas_plan.sweep_cases import METRICS, exact_rows
 from prfaas_plan.sweep_inputs import Inputs
-from prfaas_plan.sweep_record import MonteCarlo, SweepResult, Tornado, smaller_is_better
+from prfaas_plan.sweep_record import MonteCarlo, SweepResult, Tornado, price_hint, smaller_is_better
 from prfaas_plan.vary import Axis, Design, Distribution, read_axes, read_distribution
 
 __all__ = ["MonteCarlo", "SweepResult", "Tornado", "monte_carlo", "pareto", "sweep", "tornado"]
@@ -132,14 +132,15 @@ def tornado(
 ) -> Tornado:
     """Vary one input at a time and say how far a metric moves; without `vary`, every number by 20 %.
 
-    Raises `InputError` as `sweep` does, and for an unknown metric.
+    Raises `InputError` as `sweep` does, and for a metric that is unknown or that the scenario does not have;
+    `InfeasibleError` where the scenario itself has no plan.
 
     >>> tornado("case-study", ["link.0.bandwidth_gbps=50,200", "workload.output_tokens=512,2048"]).bars[0]["input"]
     'workload.output_tokens'
     """
     base = load_scenario(scenario) if isinstance(scenario, str) else scenario
     axes = read_axes(vary).axes if vary else tuple(_by_a_fifth(base))
-    start = _run(base, Design(()), profiles=profiles).numbers(metric)[0]
+    start = _as_it_is(base, metric, profiles)
     bars = []
     for axis in axes:
         result = _run(base, Design((axis,)), profiles=profiles)
@@ -150,6 +151,16 @@ def tornado(
             bars.append(MappingProxyType({**values, "swing": high - low}))
     bars.sort(key=lambda bar: -bar["swing"])
     return Tornado(base.name, metric, start, tuple(bars))
+
+
+def _as_it_is(base: Scenario, metric: str, profiles: Folders) -> Any:
+    alone = _run(base, Design(()), profiles=profiles)
+    value, error = alone.numbers(metric)[0], alone.column("error")[0]
+    if error is not None:
+        raise InfeasibleError(error.removeprefix("no feasible plan: "))
+    if value is None:
+        raise InputError(Fault("sweep", metric, "the scenario has no such number" + price_hint(metric)))
+    return value
 
 
 def _by_a_fifth(base: Scenario) -> Iterator[Axis]:
@@ -191,7 +202,7 @@ def monte_carlo(
     True
     """
     base = load_scenario(scenario) if isinstance(scenario, str) else scenario
-    beliefs = _beliefs(inputs, samples)
+    beliefs = _beliefs([inputs] if isinstance(inputs, str) else inputs, samples)
     source = random.Random(seed)  # noqa: S311 (a simulation, not a secret)
     draws = [[belief.draw(source) for belief in beliefs] for _ in range(samples)]
     axes = tuple(Axis(b.path, tuple(draw[i] for draw in draws)) for i, b in enumerate(beliefs))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from prfaas_plan.report import Cell, Column, Document, Table, columns, rows
-from prfaas_plan.sweep_record import MonteCarlo, SweepResult, Tornado, smaller_is_better
+from prfaas_plan.sweep_record import MonteCarlo, SweepResult, Tornado, price_hint, smaller_is_better
 from prfaas_plan.units import show
 
 __all__ = ["report_monte_carlo", "report_sweep", "report_tornado"]
@@ -55,7 +55,7 @@ def report_sweep(result: SweepResult, *, x: str = "", y: str = "lambda_max_rps",
     if len(result) > _SHOWN:
         notes.append(f"The table shows {_SHOWN} of {len(result):,} cases; csv and json have them all.")
     if rates and not known:
-        notes.append(f"No case has {y}" + ("; give the prices of all clusters." if "usd" in y else "."))
+        notes.append(f"No case has {y}{price_hint(y)}.")
     horizontal = x or (result.varied[0] if result.varied else "")
     plot = (
         [_plot(result, horizontal, y)]

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prfaas_plan.errors import InputError, PlanError, ProfileNotFoundError
+from prfaas_plan.errors import InfeasibleError, InputError, PlanError, ProfileNotFoundError
 from prfaas_plan.fleet import fleet_plan
 from prfaas_plan.planner import plan
 from prfaas_plan.scenario import Scenario, load_scenario
@@ -368,6 +368,18 @@ def test_the_same_fault_is_said_once_and_many_are_counted(base: Scenario) -> Non
     assert "990 more" in str(caught.value.faults[-1])
     with pytest.raises(InputError, match="unknown key"):
         sweep(base, ["link.0.bandwith=1:2:5000"])
+
+
+def test_one_input_at_a_time_needs_a_plan_and_a_number_to_start_from(base: Scenario) -> None:
+    with pytest.raises(InfeasibleError, match="0 instances"):
+        tornado(base.replace("cluster.local.instances", 0))
+    with pytest.raises(InputError, match="prices"):
+        tornado(base, metric="cost_usd_per_hour")
+
+
+def test_one_text_may_be_given_without_a_list(base: Scenario) -> None:
+    assert len(sweep(base, "link.0.bandwidth_gbps=1,10")) == 2
+    assert len(monte_carlo(base, "link.0.bandwidth_gbps=uniform(1, 10)", samples=3).result) == 3
 
 
 def test_an_input_that_moves_nothing_shows_both_ends(base: Scenario) -> None:
