@@ -157,8 +157,15 @@ def _bottleneck(outcome: Outcome, evaluation: Evaluation) -> str:
         most = capacity * case.limits.free(role)
         if need > 0.0 and evaluation.largest_rate * need >= most * _BINDS:
             who = f"link {case.wires[index].name}" if role == "wire" else f"{role} at {case.stations[index].name}"
-            names.append(who + (f" in {case.states[h].name}" if len(case.states) > 1 else ""))
+            names.append(who + _when(case, h))
     return " and ".join([*names, *_limits(outcome)])
+
+
+def _when(case: FleetCase, h: int) -> str:
+    """Name the period, and the link that is lost, in words; nothing where there is only one of them."""
+    name = case.states[h].name.strip()
+    joint = " " if name.startswith("without ") else " in "
+    return joint + name if name and len(case.states) > 1 else ""
 
 
 def _limits(outcome: Outcome) -> list[str]:

@@ -243,13 +243,13 @@ def _first_token(q: _Question) -> list[WorthLine]:
 def _whole_step(q: _Question, line: WorthLine, settings: Settings) -> float | None:
     case = q.case
     if line.unit == "instance":
-        c = next(i for i, s in enumerate(case.stations) if f"at {s.name}" in line.what + " in")
+        c = next(i for i, s in enumerate(case.stations) if f" at {s.name} in " in line.what + " in ")
         station = case.stations[c]
         fewest = station.fewest + (1 if station.fewest == station.most else 0)
         more = replace(station, fewest=fewest, most=station.most + 1)
         case = replace(case, stations=(*case.stations[:c], more, *case.stations[c + 1 :]))
     elif line.unit == "Gbit/s":
-        w = next(i for i, x in enumerate(case.wires) if line.what.endswith(x.name))
+        w = next(i for i, x in enumerate(case.wires) if line.what.endswith(f" on {x.name}"))
         wire = case.wires[w]
         wider = replace(wire, least_gbps=wire.least_gbps + 1.0, most_gbps=wire.most_gbps + 1.0)
         case = replace(case, wires=(*case.wires[:w], wider, *case.wires[w + 1 :]))

@@ -633,3 +633,8 @@ def test_document_of_a_fleet_names_every_pool_threshold_and_limit() -> None:
     ):
         assert words in text
     assert report_fleet(plan).rows[0]["local_instances"] == 12
+
+
+def test_a_lost_link_is_named_without_an_empty_period() -> None:
+    plan = size(load_scenario("case-study"), 5.0, minimize="gpus", link_loss_fraction=1.0)
+    assert plan.bottleneck == "prefill at local and prefill at local without prfaas-local"
