@@ -32,7 +32,7 @@ def solve_fleet(
     for any routing by length, not only by bins.
     Raises `SolverError` if the solver fails or time runs out before a plan is found.
     """
-    if target_rps is None and case.separable:
+    if target_rps is None and case.separable and all(sum(s.rates) > 0.0 for s in case.states):
         return _period_by_period(case, settings or Settings())
     search = start(case, target_rps, settings or Settings(), like)
     relaxed = _refine(search, None)

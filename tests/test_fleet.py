@@ -638,3 +638,8 @@ def test_document_of_a_fleet_names_every_pool_threshold_and_limit() -> None:
 def test_a_lost_link_is_named_without_an_empty_period() -> None:
     plan = size(load_scenario("case-study"), 5.0, minimize="gpus", link_loss_fraction=1.0)
     assert plan.bottleneck == "prefill at local and prefill at local without prfaas-local"
+
+
+def test_a_period_without_requests_limits_nothing() -> None:
+    quiet = fleet_plan(load_scenario("day-night", ["period.night.rates={office=0,batch=0}"]))
+    assert quiet.lambda_max_rps >= fleet_plan(load_scenario("day-night")).lambda_max_rps * (1.0 - 2e-4)
