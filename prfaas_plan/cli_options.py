@@ -42,7 +42,9 @@ ModelOption = Annotated[
 FormatOption = Annotated[
     Format | None, typer.Option("--format", help="How to write the result; default: by the file's ending, or a table.")
 ]
-OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file instead of the terminal.")]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write to a file; .json, .csv, .md, .xlsx and .html say how.")
+]
 ProfilesOption = Annotated[
     list[Path] | None, typer.Option("--profiles", help="A folder with profiles of your own. Repeatable.")
 ]

@@ -36,12 +36,17 @@ class Output:
 
     def __post_init__(self) -> None:
         ending = self.path.suffix.lower() if self.path else ""
-        if self.asked is None and ending in (".xlsx", ".xls", ".ods", ".html", ".htm", ".pdf"):
+        if self.asked is None and ending in (".xls", ".ods", ".htm", ".pdf"):
             from prfaas_plan.errors import Fault, InputError
 
-            problem = f"{ending} is not written here; expected .json, .csv, .md or .txt"
-            also = " (`prfaas-plan report` writes .xlsx and .html)" if ending in (".xlsx", ".html") else ""
-            raise InputError(Fault("--output", "", problem + also, str(self.path)))
+            problem = f"{ending} is not written; expected .xlsx, .html, .json, .csv, .md or .txt"
+            raise InputError(Fault("--output", "", problem, str(self.path)))
+
+    @property
+    def as_file(self) -> str:
+        """The ending of a workbook or a page, where one is written; else nothing."""
+        ending = self.path.suffix.lower() if self.path is not None and self.asked is None else ""
+        return ending if ending in (".xlsx", ".html") else ""
 
     @property
     def format(self) -> Format:
@@ -53,8 +58,23 @@ class Output:
 
 
 def emit(command: str, data: Mapping[str, Any], document: Document, output: Output) -> None:
-    """Write a result; a file is written whole or not at all."""
+    """Write a result as text, or by the ending of the file as a workbook or a page; whole or not at all."""
+    if output.path is not None and output.as_file:
+        from prfaas_plan.files import write_atomically
+
+        write_atomically(output.path, _as_file(document, output.as_file))
+        return
     emit_text(_rendered(command, data, document, output), output.path)
+
+
+def _as_file(document: Document, ending: str) -> str | bytes:
+    if ending == ".xlsx":
+        from prfaas_plan.writers.book import write_document
+
+        return write_document(document)
+    from prfaas_plan.writers.page import write_document_page
+
+    return write_document_page(document)
 
 
 def emit_text(text: str, path: Path | None) -> None:

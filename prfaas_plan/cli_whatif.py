@@ -83,7 +83,7 @@ def sweep(
         result = run(base, varied, mode=mode, fast=fast, executor=executor, progress=shown, profiles=folders)
     if pareto is not None:
         result = front(result, *_two(pareto))
-    document = report_sweep(result, y=plot, every_case=wanted.format is Format.csv)
+    document = report_sweep(result, y=plot, every_case=wanted.format is Format.csv or wanted.as_file == ".xlsx")
     emit("sweep", result.to_dict() if wanted.format is Format.json else {}, document, wanted)
 
 

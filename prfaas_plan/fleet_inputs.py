@@ -133,9 +133,7 @@ def _seconds(reading: _Reading, cluster: Cluster) -> Curve:
 def _price(reading: _Reading, cluster: Cluster) -> float:
     price = cluster.usd_per_instance_hour
     if price is None and (reading.objective == "cost" or reading.scenario.budget_usd_per_hour is not None):
-        problem = (
-            "missing; a budget or the least cost needs every price [USD/h] (the least gpus or power needs none)"
-        )
+        problem = "missing; a budget or the least cost needs every price [USD/h] (the least gpus or power needs none)"
         reading.faults.append(Fault(reading.where, f"cluster.{cluster.name}.price_usd_per_gpu_hour", problem))
     return price or 0.0
 

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,7 @@ def test_markdown_tables_are_whole(
         (["plan", "--set", "model=kimi"], "no model profile has this name"),
         (["plan", "--set", "workload.input_tokens.sigma=0"], "workload.input_tokens.sigma"),
         (["plan", "--set", "service_time=median"], "at-mean-length"),
-        (["plan", "--output", "plan.xlsx"], "`prfaas-plan report`"),
+        (["plan", "--output", "plan.ods"], "expected .xlsx"),
         (["sweep", "--vary", "link.0.loss=0:0.4:3000000"], "--fast"),
         (["sweep", "--monte-carlo", "10"], "--vary: missing"),
         (["sweep", "--tornado", "--monte-carlo", "10"], "does not go together with --monte-carlo"),
@@ -282,3 +283,15 @@ def test_a_shell_completes_commands_scenarios_and_profiles(typed: str, offered: 
         [sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=False, timeout=60
     )
     assert offered in done.stdout
+
+
+@pytest.mark.parametrize("command", [["sweep", "--vary", "link.0.bandwidth_gbps=10,100"], ["verify"], ["compare"]])
+def test_every_result_can_be_a_workbook_or_a_page(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book, page = tmp_path / "result.xlsx", tmp_path / "result.html"
+    assert run([*command, "-o", str(book)], capsys, monkeypatch)[0] == 0
+    assert run([*command, "-o", str(page)], capsys, monkeypatch)[0] == 0
+    with zipfile.ZipFile(book) as parts:
+        assert parts.read("xl/worksheets/sheet1.xml").count(b"<row ") > 2
+    assert "<table" in page.read_text(encoding="utf-8")
