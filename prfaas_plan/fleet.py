@@ -26,6 +26,8 @@ Folders = Sequence[str | Path]
 MINIMIZE = ("cost", "gpus", "power")
 _LITTLE_USD = 1e-3
 _SLACK = 1e-6
+_LEAST_RPS, _MOST_RPS = 1e-3, 1e6
+"""Rates the solver resolves; a rarer request needs one instance of each kind."""
 
 
 def fleet_plan(scenario: Scenario, *, profiles: Folders = (), settings: Settings | None = None) -> FleetPlan:
@@ -104,8 +106,9 @@ def _solve(case: FleetCase, target_rps: float | None, settings: Settings) -> Out
 
 def _check(target_rps: float, minimize: str, spare: int, headroom: float) -> None:
     faults = []
-    if not (0.0 < target_rps < math.inf):
-        faults.append(Fault("size", "target_rps", "expected a number above 0 [req/s]", target_rps))
+    if not (_LEAST_RPS <= target_rps <= _MOST_RPS):
+        problem = f"expected from {_LEAST_RPS:g} to {_MOST_RPS:,.0f} [req/s]"
+        faults.append(Fault("size", "target_rps", problem, target_rps))
     if minimize not in MINIMIZE:
         problem = "expected one of " + ", ".join(MINIMIZE)
         faults.append(Fault("size", "minimize", problem, minimize, nearest(minimize, MINIMIZE)))

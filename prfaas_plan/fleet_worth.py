@@ -259,7 +259,8 @@ def _whole_step(q: _Question, line: WorthLine, settings: Settings) -> float | No
         return None
     else:
         case = case.with_limits(power_cap_w=(case.limits.power_cap_w or 0.0) + 1e3)
-    return q.gain(solve_fleet(case, q.plan.target_rps, replace(settings, progress=None), q.base.model))
+    gain = q.gain(solve_fleet(case, q.plan.target_rps, replace(settings, progress=None), q.base.model))
+    return 0.0 if gain is not None and abs(gain) <= settings.gap * abs(q.base.value) else gain
 
 
 def _break_even(q: _Question, settings: Settings) -> tuple[BreakEven, ...]:

@@ -643,3 +643,15 @@ def test_a_lost_link_is_named_without_an_empty_period() -> None:
 def test_a_period_without_requests_limits_nothing() -> None:
     quiet = fleet_plan(load_scenario("day-night", ["period.night.rates={office=0,batch=0}"]))
     assert quiet.lambda_max_rps >= fleet_plan(load_scenario("day-night")).lambda_max_rps * (1.0 - 2e-4)
+
+
+@pytest.mark.parametrize("target", [0.0, 1e-9, 1e9, math.nan, -1.0])
+def test_a_rate_beyond_what_the_solver_resolves_is_refused(target: float) -> None:
+    with pytest.raises(InputError, match="target_rps"):
+        size(scenario(), target, minimize="gpus")
+
+
+def test_the_rarest_request_still_needs_an_instance_of_each_kind() -> None:
+    found = size(scenario(), 1e-3, minimize="gpus")
+    assert {pool.role for pool in found.busiest.pools} == {"prefill", "decode"}
+    assert found.lambda_max_rps >= 1e-3
