@@ -15,9 +15,9 @@ import resource
 import sys
 import time
 
-from prfaas_plan.fleet_case import FleetCase, Limits, State, Station, Traffic, Wire, connect
-from prfaas_plan.fleet_search import Settings
-from prfaas_plan.fleet_solve import solve_fleet
+from prfaas_plan.fleet.case import FleetCase, Limits, State, Station, Traffic, Wire, connect
+from prfaas_plan.fleet.search import Settings
+from prfaas_plan.fleet.solve import solve_fleet
 from prfaas_plan.laws import LogNormal
 from prfaas_plan.numerics import Curve
 from prfaas_plan.solver import available_solver

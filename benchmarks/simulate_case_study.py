@@ -10,10 +10,10 @@ import argparse
 from prfaas_plan.latency import unloaded_ttft
 from prfaas_plan.queueing import Arrivals, Response, ServiceTimes, mixed_response, wait_in_pool
 from prfaas_plan.scenario import load_scenario
-from prfaas_plan.simulate import planned_point, simulate_point
-from prfaas_plan.simulation_result import SimulationResult
-from prfaas_plan.simulation_settings import Failure, Settings
-from prfaas_plan.simulation_statistics import Estimate
+from prfaas_plan.simulation.result import SimulationResult
+from prfaas_plan.simulation.settings import Failure, Settings
+from prfaas_plan.simulation.simulate import planned_point, simulate_point
+from prfaas_plan.simulation.statistics import Estimate
 
 POINT = planned_point(load_scenario("case-study", ["service_time=mean"]))
 LOADS = (0.05, 0.5, 0.7, 0.9, 1.1, 1.3)

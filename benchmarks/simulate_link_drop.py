@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from prfaas_plan.scenario import load_scenario
-from prfaas_plan.simulate import planned_point, simulate_point
-from prfaas_plan.simulation_result import PolicyComparison, SimulationResult
-from prfaas_plan.simulation_settings import LinkEpisode, Settings
+from prfaas_plan.simulation.result import PolicyComparison, SimulationResult
+from prfaas_plan.simulation.settings import LinkEpisode, Settings
+from prfaas_plan.simulation.simulate import planned_point, simulate_point
 
 POINT = planned_point(load_scenario("case-study", ["service_time=mean"]))
 DROP = LinkEpisode(1800.0, 2400.0, 5.0)

@@ -15,8 +15,8 @@ import time
 from typing import Any
 
 from prfaas_plan.scenario import load_scenario
-from prfaas_plan.simulate import planned_point, simulate_point
-from prfaas_plan.simulation_settings import LinkEpisode, PrefixHits, Settings
+from prfaas_plan.simulation.settings import LinkEpisode, PrefixHits, Settings
+from prfaas_plan.simulation.simulate import planned_point, simulate_point
 
 POINT = planned_point(load_scenario("case-study", ["service_time=mean"]))
 CASES: dict[str, tuple[float, dict[str, Any]]] = {

@@ -7,17 +7,14 @@
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from prfaas_plan import errors as errors
-    from prfaas_plan.estimate import estimate_rows as estimate
-    from prfaas_plan.fleet import fleet_plan as fleet_plan
-    from prfaas_plan.fleet import size as size
+    from prfaas_plan.estimates import estimate_rows as estimate
+    from prfaas_plan.fleet.planner import fleet_plan as fleet_plan
+    from prfaas_plan.fleet.planner import size as size
     from prfaas_plan.json_schema import schema as schema
     from prfaas_plan.kv_table import kv as kv
     from prfaas_plan.planner import compare as compare
@@ -29,11 +26,11 @@ if TYPE_CHECKING:
     from prfaas_plan.scenario import Scenario as Scenario
     from prfaas_plan.scenario import Slo as Slo
     from prfaas_plan.scenario import load_scenario as load_scenario
-    from prfaas_plan.simulate import simulate as simulate
-    from prfaas_plan.whatif import monte_carlo as monte_carlo
-    from prfaas_plan.whatif import pareto as pareto
-    from prfaas_plan.whatif import sweep as sweep
-    from prfaas_plan.whatif import tornado as tornado
+    from prfaas_plan.simulation.simulate import simulate as simulate
+    from prfaas_plan.whatif.sweeps import monte_carlo as monte_carlo
+    from prfaas_plan.whatif.sweeps import pareto as pareto
+    from prfaas_plan.whatif.sweeps import sweep as sweep
+    from prfaas_plan.whatif.sweeps import tornado as tornado
     from prfaas_plan.workload import Constant as Constant
     from prfaas_plan.workload import Empirical as Empirical
     from prfaas_plan.workload import Histogram as Histogram
@@ -56,19 +53,19 @@ _HOMES = {
     "Slo": "scenario",
     "Workload": "workload",
     "compare": "planner",
-    "estimate": "estimate",
-    "fleet_plan": "fleet",
+    "estimate": "estimates",
+    "fleet_plan": "fleet.planner",
     "kv": "kv_table",
     "load_scenario": "scenario",
-    "monte_carlo": "whatif",
-    "pareto": "whatif",
+    "monte_carlo": "whatif.sweeps",
+    "pareto": "whatif.sweeps",
     "plan": "planner",
     "report": "reporting",
     "schema": "json_schema",
-    "simulate": "simulate",
-    "size": "fleet",
-    "sweep": "whatif",
-    "tornado": "whatif",
+    "simulate": "simulation.simulate",
+    "size": "fleet.planner",
+    "sweep": "whatif.sweeps",
+    "tornado": "whatif.sweeps",
 }
 """Where each public name lives; it is imported when it is first used."""
 
@@ -119,14 +116,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _Package(ModuleType):
-    """A package in which a function keeps its name when a module of the same name is imported."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

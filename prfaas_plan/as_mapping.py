@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from prfaas_plan.laws import Constant, Histogram, LengthLaw, LogNormal, Mixture
-from prfaas_plan.schema import specs
+from prfaas_plan.records import specs
 from prfaas_plan.workload import Workload
 
 __all__ = ["law_mapping", "mapping_of", "record_mapping", "workload_mapping"]

@@ -16,7 +16,8 @@ from prfaas_plan.numerics import Curve
 from prfaas_plan.profiles import is_file
 from prfaas_plan.routing import best_point, best_split
 from prfaas_plan.scenario import AT_MEAN_LENGTH, Cluster, Link, Scenario
-from prfaas_plan.services import DecodeService, PrefillService, Services
+from prfaas_plan.service_records import DecodeService, PrefillService
+from prfaas_plan.services import Services
 from prfaas_plan.throughput import DecodePool, OperatingPoint, PrefillPool, System
 from prfaas_plan.workload import Workload
 

@@ -26,7 +26,7 @@ def load_model(name: str, extra: Sequence[str | Path] = (), *, where: str = "mod
     """
     path = find_profile("model", name, extra, where, key)
     if path.suffix == ".json":
-        from prfaas_plan.hf_config import import_config
+        from prfaas_plan.hf.config import import_config
 
         return import_config(path)
     return model_from_mapping(load_toml(path), str(path), path.stem)

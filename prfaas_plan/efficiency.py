@@ -8,7 +8,7 @@ from typing import Any
 
 from prfaas_plan.errors import Fault, ProfileError, nearest
 from prfaas_plan.profiles import Source, read_sources
-from prfaas_plan.schema import Reader, quantity, read_record, text
+from prfaas_plan.records import Reader, quantity, read_record, text
 
 __all__ = ["Efficiency", "efficiency_from_mapping"]
 

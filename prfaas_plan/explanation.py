@@ -9,7 +9,7 @@ from typing import Any
 from prfaas_plan.link_use import rule_of
 from prfaas_plan.model import ModelProfile
 from prfaas_plan.scenario import Link
-from prfaas_plan.services import DecodeService, PrefillService
+from prfaas_plan.service_records import DecodeService, PrefillService
 from prfaas_plan.throughput import OperatingPoint
 from prfaas_plan.units import GBPS
 from prfaas_plan.workload import Workload

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from prfaas_plan.blocks import MixtureOfExperts
 from prfaas_plan.errors import Fault, InputError, ProfileError, nearest
 from prfaas_plan.hardware import HardwareProfile
-from prfaas_plan.model import WEIGHT_BYTES, MixtureOfExperts, ModelProfile
+from prfaas_plan.model import WEIGHT_BYTES, ModelProfile
 
 __all__ = ["WEIGHT_DTYPES", "Stored", "compute_dtype", "stored_weights"]
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from prfaas_plan.efficiency import Efficiency
 from prfaas_plan.errors import Fault, ProfileError, nearest
 from prfaas_plan.profiles import Source, read_sources
-from prfaas_plan.schema import Reader, part, quantity, read_record, specs, text
+from prfaas_plan.records import Reader, part, quantity, read_record, specs, text
 
 __all__ = ["COMPUTE_DTYPES", "HardwareProfile", "Price", "hardware_from_mapping"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from prfaas_plan.errors import nearest
-from prfaas_plan.schema import Reader, part, quantity, read_record, text
+from prfaas_plan.records import Reader, part, quantity, read_record, text
 from prfaas_plan.units import GBPS
 from prfaas_plan.workload import Workload, read_workload
 

@@ -19,8 +19,8 @@ from prfaas_plan.measured import MeasuredProfile
 from prfaas_plan.model import ModelProfile
 from prfaas_plan.plan_schema import plan_schema
 from prfaas_plan.profiles import SOURCE_KINDS
+from prfaas_plan.records import Spec, specs
 from prfaas_plan.scenario import Scenario
-from prfaas_plan.schema import Spec, specs
 from prfaas_plan.units import is_token_unit
 from prfaas_plan.workload import MixturePart, TraceInput, WorkloadTable
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from prfaas_plan.model import (
+from prfaas_plan.blocks import (
     Attention,
     Block,
     CompressedAttention,

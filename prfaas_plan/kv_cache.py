@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from prfaas_plan.blocks import Attention
 from prfaas_plan.errors import Fault, InputError, nearest
 from prfaas_plan.kv_blocks import KV_BYTES, STATE_BYTES, BlockCache, block_cache
-from prfaas_plan.model import Attention, ModelProfile
+from prfaas_plan.model import ModelProfile
 from prfaas_plan.numerics import Curve, fit_polynomial
 
 __all__ = [

@@ -23,8 +23,9 @@ from prfaas_plan.kv_cache import (
 )
 from prfaas_plan.model import ModelProfile
 from prfaas_plan.parameters import active_parameters, total_parameters, weight_bytes
-from prfaas_plan.schema import MOST_TOKENS
-from prfaas_plan.services import PrefillService, prefill_of
+from prfaas_plan.records import MOST_TOKENS
+from prfaas_plan.service_records import PrefillService
+from prfaas_plan.services import prefill_of
 from prfaas_plan.tabular import Tabular
 from prfaas_plan.units import GBPS
 

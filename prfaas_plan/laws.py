@@ -11,7 +11,7 @@ from prfaas_plan.length_law import NO_MOMENTS, ROUNDING, LengthLaw, Moments, che
 from prfaas_plan.lognormal import partial_moment
 from prfaas_plan.numerics import bisect_root
 from prfaas_plan.observed_laws import Empirical, Histogram
-from prfaas_plan.schema import quantity
+from prfaas_plan.records import quantity
 
 __all__ = ["Constant", "Empirical", "Histogram", "LengthLaw", "LogNormal", "Mixture", "Moments"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from prfaas_plan.errors import Fault, ProfileError, nearest
 from prfaas_plan.numerics import Curve, fit_polynomial
 from prfaas_plan.profiles import Source, read_sources
-from prfaas_plan.schema import Reader, part, quantity, read_record, text
+from prfaas_plan.records import Reader, part, quantity, read_record, text
 
 _NOISE = 0.8
 

@@ -10,8 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from prfaas_plan.kv_blocks import BlockCache, block_cache
-from prfaas_plan.model import (
+from prfaas_plan.blocks import (
     Attention,
     Block,
     CompressedAttention,
@@ -22,6 +21,7 @@ from prfaas_plan.model import (
     Mamba1,
     Mamba2,
 )
+from prfaas_plan.kv_blocks import BlockCache, block_cache
 
 __all__ = ["SCAN_CHUNK", "Mixer", "mixer_of", "window_pairs"]
 

@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import ClassVar
 
 from prfaas_plan.length_law import NO_MOMENTS, ROUNDING, LengthLaw, Moments, check_level
-from prfaas_plan.schema import quantity
+from prfaas_plan.records import quantity
 
 __all__ = ["Empirical", "Histogram"]
 

@@ -11,9 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from prfaas_plan.errors import Fault, ProfileError
-from prfaas_plan.model import (
-    WEIGHT_BYTES,
+from prfaas_plan.blocks import (
     Attention,
     Block,
     CompressedAttention,
@@ -26,8 +24,9 @@ from prfaas_plan.model import (
     Mamba1,
     Mamba2,
     MixtureOfExperts,
-    ModelProfile,
 )
+from prfaas_plan.errors import Fault, ProfileError
+from prfaas_plan.model import WEIGHT_BYTES, ModelProfile
 
 __all__ = [
     "Parameters",

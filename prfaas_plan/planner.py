@@ -20,10 +20,11 @@ from prfaas_plan.case import (
 from prfaas_plan.errors import InfeasibleError
 from prfaas_plan.explanation import Provenance
 from prfaas_plan.kv_cache import describe_options
-from prfaas_plan.plan_record import Comparison, EqualCost, Plan, build_plan
+from prfaas_plan.plan_build import build_plan
+from prfaas_plan.plan_record import Comparison, EqualCost, Plan
 from prfaas_plan.routing import best_point
 from prfaas_plan.scenario import Scenario
-from prfaas_plan.services import PrefillService
+from prfaas_plan.service_records import PrefillService
 from prfaas_plan.throughput import OperatingPoint, PrefillPool, System
 
 if TYPE_CHECKING:

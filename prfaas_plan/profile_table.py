@@ -12,7 +12,7 @@ from prfaas_plan.errors import Fault, InputError, ProfileError, ProfileNotFoundE
 from prfaas_plan.measured import measured_from_mapping
 from prfaas_plan.model import model_from_mapping
 from prfaas_plan.profiles import Source, list_profiles, load_toml
-from prfaas_plan.schema import specs
+from prfaas_plan.records import specs
 
 __all__ = ["Entry", "ProfileList", "ProfileView", "check_profile", "list_all", "show_profile"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from prfaas_plan.measured import MeasuredProfile
 from prfaas_plan.model import ModelProfile
-from prfaas_plan.schema import specs
+from prfaas_plan.records import specs
 
 __all__ = ["compact_layers", "to_toml"]
 

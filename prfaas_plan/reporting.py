@@ -8,7 +8,7 @@ from pathlib import Path
 from prfaas_plan.errors import Fault, InputError, nearest
 from prfaas_plan.files import write_atomically
 from prfaas_plan.scenario import Scenario, load_scenario
-from prfaas_plan.what_if_tables import what_if
+from prfaas_plan.whatif.tables import what_if
 
 __all__ = ["ENDINGS", "report"]
 
@@ -46,7 +46,7 @@ def _plan(scenario: Scenario, ending: str, profiles: Folders) -> str | bytes:
         from prfaas_plan.writers.page import write_page
 
         return write_page(found)
-    from prfaas_plan.what_if_report import report_what_if
+    from prfaas_plan.reports.what_if import report_what_if
     from prfaas_plan.writers.plain import write_markdown
 
     return write_markdown(report_what_if(found))
@@ -54,7 +54,7 @@ def _plan(scenario: Scenario, ending: str, profiles: Folders) -> str | bytes:
 
 def _fleet(scenario: Scenario, ending: str, profiles: Folders) -> str | bytes:
     """Write the plan of a fleet as tables of fixed numbers."""
-    from prfaas_plan.fleet_what_if import fleet_document
+    from prfaas_plan.reports.fleet_what_if import fleet_document
 
     document = fleet_document(scenario, profiles=profiles)
     if ending == ".xlsx":

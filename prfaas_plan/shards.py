@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from prfaas_plan.blocks import Attention, Block, FeedForward, LatentAttention, MixtureOfExperts
 from prfaas_plan.errors import Fault, ProfileError
 from prfaas_plan.formats import Stored
 from prfaas_plan.mixing import Mixer, mixer_of
-from prfaas_plan.model import Attention, Block, FeedForward, LatentAttention, MixtureOfExperts, ModelProfile
+from prfaas_plan.model import ModelProfile
 from prfaas_plan.parameters import block_parameters
 
 __all__ = ["ExpertShard", "Layout", "Product", "lay_out"]

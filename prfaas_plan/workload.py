@@ -9,8 +9,8 @@ from typing import Any
 
 from prfaas_plan.errors import InputError, nearest
 from prfaas_plan.laws import Constant, Empirical, Histogram, LengthLaw, LogNormal, Mixture
-from prfaas_plan.schema import Reader, part, quantity, read_record, text
-from prfaas_plan.trace_records import Columns, Trace
+from prfaas_plan.records import Reader, part, quantity, read_record, text
+from prfaas_plan.trace.records import Columns, Trace
 
 __all__ = [
     "Constant",
@@ -174,13 +174,13 @@ def _read_mixture(body: Mapping[str, Any], reader: Reader, key: str, depth: int)
 def _from_trace(
     source: TraceInput, reader: Reader, key: str, folder: Path
 ) -> tuple[LengthLaw | None, float | None, tuple[str, ...]]:
-    from prfaas_plan.trace_files import read_trace
+    from prfaas_plan.trace.files import read_trace
 
     try:
         trace = read_trace(folder / source.trace, source.columns)
         lengths = trace.input_tokens
         if source.prefix_cache == "infinite":
-            from prfaas_plan.trace_prefix import infinite_pool
+            from prfaas_plan.trace.prefix import infinite_pool
 
             lengths = infinite_pool(trace).uncached_tokens
     except InputError as error:

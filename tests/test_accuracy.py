@@ -11,7 +11,7 @@ import pytest
 
 from prfaas_plan.catalog import load_hardware, load_model
 from prfaas_plan.deployment import Deployment
-from prfaas_plan.estimate import estimate_rows
+from prfaas_plan.estimates import estimate_rows
 from prfaas_plan.kv_cache import request_curve
 from prfaas_plan.prefill import prefill_time
 

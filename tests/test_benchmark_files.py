@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prfaas_plan.benchmark_aiperf import most_at_once
-from prfaas_plan.benchmark_fields import parse_date, unit_of_name
-from prfaas_plan.benchmark_files import read_benchmark
-from prfaas_plan.benchmark_records import BenchmarkFile, Run
+from prfaas_plan.calibration.benchmark_aiperf import most_at_once
+from prfaas_plan.calibration.benchmark_fields import parse_date, unit_of_name
+from prfaas_plan.calibration.benchmark_files import read_benchmark
+from prfaas_plan.calibration.benchmark_records import BenchmarkFile, Run
 from prfaas_plan.errors import InputError
 
 DATA = Path(__file__).resolve().parent / "data" / "benchmarks"

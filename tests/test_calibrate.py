@@ -16,16 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from prfaas_plan.benchmark_records import Run, Sample
-from prfaas_plan.calibrate import Calibration, calibrate, distinct_names
-from prfaas_plan.calibrate_fit import fit_law, student_quantile
-from prfaas_plan.calibrate_points import decode_points, prefill_points
-from prfaas_plan.calibrate_report import report_calibration
-from prfaas_plan.calibrate_rules import Evidence, Reading, judge
-from prfaas_plan.calibrate_setup import Setup
+from prfaas_plan.calibration.benchmark_records import Run, Sample
+from prfaas_plan.calibration.calibrate import Calibration, calibrate, distinct_names
+from prfaas_plan.calibration.fit import fit_law, student_quantile
+from prfaas_plan.calibration.points import decode_points, prefill_points
+from prfaas_plan.calibration.rules import Evidence, Reading, judge
+from prfaas_plan.calibration.setup import Setup
 from prfaas_plan.errors import InputError
 from prfaas_plan.measured import MeasuredProfile, measured_from_mapping, prefill_law
 from prfaas_plan.planner import plan
+from prfaas_plan.reports.calibrate import report_calibration
 from prfaas_plan.scenario import load_scenario
 from prfaas_plan.writers.plain import write_csv, write_json, write_markdown
 from prfaas_plan.writers.terminal import write_terminal

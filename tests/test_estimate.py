@@ -12,7 +12,7 @@ import pytest
 
 from prfaas_plan.catalog import load_hardware, load_model
 from prfaas_plan.errors import InputError
-from prfaas_plan.estimate import INPUT_COLUMNS, OUTPUT_COLUMNS, estimate_csv, estimate_rows
+from prfaas_plan.estimates import INPUT_COLUMNS, OUTPUT_COLUMNS, estimate_csv, estimate_rows
 from prfaas_plan.profiles import list_profiles
 
 CASE = {

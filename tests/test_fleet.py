@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from prfaas_plan.errors import InfeasibleError, InputError, ScenarioError
-from prfaas_plan.fleet import Settings, fleet_plan, size
-from prfaas_plan.fleet_bandwidth import bandwidth_needed, routing_table
-from prfaas_plan.fleet_evaluate import evaluate
-from prfaas_plan.fleet_inputs import fleet_case
-from prfaas_plan.fleet_periods import long_term_rule, role_gain
-from prfaas_plan.fleet_record import FleetPlan
-from prfaas_plan.fleet_search import Progress
-from prfaas_plan.fleet_solve import solve_fleet
-from prfaas_plan.fleet_thresholds import ladders, threshold_loss
-from prfaas_plan.fleet_worth import worth
+from prfaas_plan.fleet.bandwidth import bandwidth_needed, routing_table
+from prfaas_plan.fleet.evaluate import evaluate
+from prfaas_plan.fleet.inputs import fleet_case
+from prfaas_plan.fleet.periods import long_term_rule, role_gain
+from prfaas_plan.fleet.planner import Settings, fleet_plan, size
+from prfaas_plan.fleet.record import FleetPlan
+from prfaas_plan.fleet.search import Progress
+from prfaas_plan.fleet.solve import solve_fleet
+from prfaas_plan.fleet.thresholds import ladders, threshold_loss
+from prfaas_plan.fleet.worth import worth
 from prfaas_plan.planner import look_up, prfaas_system
 from prfaas_plan.routing import best_split
 from prfaas_plan.scenario import Scenario, load_scenario, scenario_from_mapping, shipped_scenarios
@@ -619,7 +619,7 @@ def test_loading_a_shipped_fleet_needs_no_solver(tmp_path: Path) -> None:
 
 
 def test_document_of_a_fleet_names_every_pool_threshold_and_limit() -> None:
-    from prfaas_plan.fleet_report import report_fleet
+    from prfaas_plan.reports.fleet import report_fleet
     from prfaas_plan.writers.terminal import write_terminal
 
     plan = fleet_plan(load_scenario("day-night"))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prfaas_plan.fleet_bins import Offer, cheapest, cut, first_edges, mean_price
+from prfaas_plan.fleet.bins import Offer, cheapest, cut, first_edges, mean_price
 from prfaas_plan.laws import Constant, Empirical, Histogram, LengthLaw, LogNormal
 from prfaas_plan.numerics import Curve
 

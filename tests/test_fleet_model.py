@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from prfaas_plan.fleet_bins import cut
-from prfaas_plan.fleet_case import FleetCase, Limits, State, Station, Traffic, Wire, connect
-from prfaas_plan.fleet_model import FAMILIES, build_model
+from prfaas_plan.fleet.bins import cut
+from prfaas_plan.fleet.case import FleetCase, Limits, State, Station, Traffic, Wire, connect
+from prfaas_plan.fleet.model import FAMILIES, build_model
 from prfaas_plan.laws import Constant, Mixture
 from prfaas_plan.numerics import Curve
 from prfaas_plan.solver import Program, to_lp_text

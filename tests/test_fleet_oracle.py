@@ -18,11 +18,11 @@ import pytest
 from scipy.optimize import linprog
 from scipy.sparse import csr_matrix
 
-from prfaas_plan.fleet_case import FleetCase, Limits, State, Station, Traffic, Wire, connect
-from prfaas_plan.fleet_evaluate import evaluate
-from prfaas_plan.fleet_search import Settings, start
-from prfaas_plan.fleet_solve import solve_fleet, solve_routing
-from prfaas_plan.fleet_tidy import tidy
+from prfaas_plan.fleet.case import FleetCase, Limits, State, Station, Traffic, Wire, connect
+from prfaas_plan.fleet.evaluate import evaluate
+from prfaas_plan.fleet.search import Settings, start
+from prfaas_plan.fleet.solve import solve_fleet, solve_routing
+from prfaas_plan.fleet.tidy import tidy
 from prfaas_plan.laws import Constant, Histogram, LengthLaw, LogNormal
 from prfaas_plan.numerics import Curve
 from prfaas_plan.solver import solve

@@ -15,18 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from prfaas_plan.blocks import Attention, LatentAttention, MixtureOfExperts
 from prfaas_plan.catalog import load_model
 from prfaas_plan.errors import ProfileError
-from prfaas_plan.hf_config import import_config, profile_from_config
+from prfaas_plan.hf.config import import_config, profile_from_config
 from prfaas_plan.kv_cache import KvOptions, fixed_state_bytes, growing_bytes_per_token, window_cap_bytes
-from prfaas_plan.model import (
-    Attention,
-    LatentAttention,
-    MixtureOfExperts,
-    ModelProfile,
-    WeightFormats,
-    model_from_mapping,
-)
+from prfaas_plan.model import ModelProfile, WeightFormats, model_from_mapping
 from prfaas_plan.parameters import total_parameters, weight_bytes
 from prfaas_plan.profile_writer import to_toml
 

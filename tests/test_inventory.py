@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from prfaas_plan.errors import ScenarioError
-from prfaas_plan.fleet_inputs import fleet_case
+from prfaas_plan.fleet.inputs import fleet_case
 from prfaas_plan.scenario import Scenario, load_scenario, scenario_from_mapping, shipped_scenarios
 
 CASE_STUDY = tomllib.loads(shipped_scenarios()["case-study"].read_text(encoding="utf-8"))

@@ -38,7 +38,7 @@ def test_shipped_files_are_valid(name: str, path: Path) -> None:
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
-    from prfaas_plan.scenario import set_path
+    from prfaas_plan.overrides import set_path
 
     data = load_toml(shipped_folder("scenarios") / "case-study.toml")
     set_path(data, path, value)

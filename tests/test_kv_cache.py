@@ -11,6 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prfaas_plan.blocks import (
+    Attention,
+    CompressedAttention,
+    FeedForward,
+    GatedDeltaNet,
+    KimiDeltaAttention,
+    LatentAttention,
+    LightningAttention,
+    Mamba1,
+    Mamba2,
+)
 from prfaas_plan.catalog import load_model
 from prfaas_plan.errors import InputError
 from prfaas_plan.kv_cache import (
@@ -26,20 +37,7 @@ from prfaas_plan.kv_cache import (
     wire_bytes,
     wire_curve,
 )
-from prfaas_plan.model import (
-    Attention,
-    CompressedAttention,
-    FeedForward,
-    GatedDeltaNet,
-    KimiDeltaAttention,
-    KvPoint,
-    LatentAttention,
-    LightningAttention,
-    Mamba1,
-    Mamba2,
-    ModelProfile,
-    WeightFormats,
-)
+from prfaas_plan.model import KvPoint, ModelProfile, WeightFormats
 
 SIZES = list(csv.DictReader((Path(__file__).parent / "data/model_sizes.csv").read_text(encoding="utf-8").splitlines()))
 BF16, FP8 = KvOptions(kv_dtype="bf16"), KvOptions(kv_dtype="fp8")

@@ -12,28 +12,34 @@ PACKAGE = Path(__file__).resolve().parent.parent / "prfaas_plan"
 LAYERS: list[set[str]] = [
     {"errors", "texts"},
     {"units", "numerics", "lognormal", "solver", "checks", "tabular"},
-    {"schema", "profiles", "length_law"},
+    {"records", "profiles", "length_law"},
     {"efficiency"},
-    {"model", "hardware", "measured", "observed_laws"},
-    {"hf_fields"},
-    {"hf_families"},
-    {"hf_mixers", "hf_feed_forward", "hf_quantization"},
-    {"hf_layers"},
-    {"hf_config", "profile_writer", "trace_records", "laws"},
-    {"trace_collector", "trace_formats", "trace_text", "benchmark_records", "benchmark_fields"},
-    {"trace_conversations", "benchmark_serving", "benchmark_aiperf", "benchmark_generators"},
-    {"trace_files", "benchmark_tables"},
-    {"trace_prefix", "benchmark_files"},
+    {"blocks", "hardware", "measured", "observed_laws"},
+    {"model"},
+    {"hf.fields"},
+    {"hf.families"},
+    {"hf.mixers", "hf.feed_forward", "hf.quantization"},
+    {"hf.layers"},
+    {"hf.config", "profile_writer", "trace.records", "laws"},
+    {"trace.collector", "trace.formats", "trace.text", "calibration.benchmark_records", "calibration.benchmark_fields"},
+    {
+        "trace.conversations",
+        "calibration.benchmark_serving",
+        "calibration.benchmark_aiperf",
+        "calibration.benchmark_generators",
+    },
+    {"trace.files", "calibration.benchmark_tables"},
+    {"trace.prefix", "calibration.benchmark_files"},
     {"catalog", "workload"},
-    {"inventory", "as_mapping"},
+    {"inventory", "as_mapping", "overrides"},
     {"scenario"},
     {"kv_blocks", "tcp", "erlang", "arrivals", "service_times", "reuse"},
     {"pool_wait"},
     {
-        "trace_fits",
-        "trace_arrivals",
-        "calibrate_fit",
-        "calibrate_rules",
+        "trace.fits",
+        "trace.arrivals",
+        "calibration.fit",
+        "calibration.rules",
         "kv_cache",
         "parameters",
         "roofline",
@@ -43,7 +49,6 @@ LAYERS: list[set[str]] = [
         "transfer",
         "decode_slots",
         "queueing",
-        "cost",
     },
     {"shards"},
     {"deployment"},
@@ -52,62 +57,75 @@ LAYERS: list[set[str]] = [
     {"batching", "plausible"},
     {"splits"},
     {"throughput"},
-    {"routing", "fleet_bins", "prefix_pool", "sensitivity", "trace_stats"},
-    {"latency", "services", "calibrate_points", "calibrate_setup"},
-    {"simulation_settings", "simulation_stations", "simulation_sampling", "simulation_statistics"},
-    {"simulation_policies"},
-    {"simulation_engine"},
-    {"simulation_measures", "simulation_requests"},
-    {"simulation_result", "simulation_run"},
+    {"routing", "fleet.bins", "prefix_pool", "trace.stats"},
+    {"service_records"},
+    {"estimated_services"},
+    {"latency", "services", "calibration.points", "calibration.setup"},
+    {"simulation.settings", "simulation.stations", "simulation.sampling", "simulation.statistics"},
+    {"simulation.policies"},
+    {"simulation.engine"},
+    {"simulation.measures", "simulation.requests"},
+    {"simulation.result", "simulation.run"},
     {"link_use"},
     {"explanation", "case", "loaded"},
+    {"plan_parts"},
     {"plan_record"},
-    {"fleet_case"},
-    {"fleet_sheet", "fleet_inputs"},
-    {"fleet_variables"},
-    {"fleet_model"},
-    {"fleet_bound"},
-    {"fleet_search"},
-    {"fleet_solve"},
-    {"fleet_evaluate", "fleet_tidy"},
-    {"fleet_routes", "fleet_loaded"},
-    {"fleet_record", "fleet_why"},
-    {"fleet_build"},
-    {"fleet"},
-    {"fleet_thresholds", "fleet_worth", "fleet_bandwidth", "fleet_periods"},
-    {"planner", "fleet_routing"},
-    {"vary", "vector_search"},
-    {"sweep_inputs"},
-    {"sweep_cases"},
-    {"sweep_fast", "sweep_record"},
+    {"plan_build"},
+    {"fleet.case"},
+    {"fleet.sheet", "fleet.inputs"},
+    {"fleet.variables"},
+    {"fleet.model"},
+    {"fleet.bound"},
+    {"fleet.search"},
+    {"fleet.solve"},
+    {"fleet.evaluate", "fleet.tidy"},
+    {"fleet.routes", "fleet.loaded"},
+    {"fleet.record", "fleet.why"},
+    {"fleet.build"},
+    {"fleet.planner"},
+    {"fleet.thresholds", "fleet.worth", "fleet.bandwidth", "fleet.periods"},
+    {"planner", "fleet.routing"},
+    {"whatif.vary", "whatif.vector_search"},
+    {"whatif.inputs"},
+    {"whatif.cases"},
+    {"whatif.fast", "whatif.record"},
     {"plan_schema"},
     {"json_schema"},
-    {"kv_table", "link_table", "trace_pools", "roofline_table", "whatif", "simulate", "calibrate", "estimate"},
-    {"what_if_tables"},
-    {"verify", "profile_table"},
-    {"report"},
     {
-        "fleet_report",
-        "plan_report",
-        "routing_report",
-        "whatif_report",
-        "kv_report",
-        "roofline_report",
-        "trace_report",
-        "link_report",
-        "simulation_report",
-        "calibrate_report",
-        "profile_report",
-        "verify_report",
-        "writers",
+        "kv_table",
+        "link_table",
+        "trace.pools",
+        "roofline_table",
+        "whatif.sweeps",
+        "simulation.simulate",
+        "calibration.calibrate",
+        "estimates",
+    },
+    {"whatif.tables"},
+    {"verify", "profile_table"},
+    {"reports.document"},
+    {
+        "reports.fleet",
+        "reports.plan",
+        "reports.routing",
+        "reports.sweeps",
+        "reports.kv",
+        "reports.roofline",
+        "reports.trace",
+        "reports.link",
+        "reports.simulation",
+        "reports.calibrate",
+        "reports.profile",
+        "reports.verify",
         "files",
     },
-    {"what_if_report", "fleet_what_if"},
+    {"reports.what_if", "reports.fleet_what_if"},
+    {"writers"},
     {"reporting"},
-    {"cli_output", "cli_progress", "cli_completion"},
-    {"cli_options"},
-    {"cli_fleet"},
-    {"cli_plans", "cli_parts", "cli_estimates", "cli_traffic", "cli_whatif"},
+    {"cli.output", "cli.progress", "cli.completion"},
+    {"cli.options"},
+    {"cli.fleet"},
+    {"cli.plans", "cli.parts", "cli.estimates", "cli.traffic", "cli.whatif"},
     {"cli"},
     {"__main__", "__init__"},
 ]
@@ -119,7 +137,13 @@ def modules() -> list[Path]:
 
 
 def name_of(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    """Give the module's name below the package; the writers count as one."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return as_ranked(".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts))
+
+
+def as_ranked(name: str) -> str:
+    return "writers" if name.split(".", maxsplit=1)[0] == "writers" else name
 
 
 def imported(path: Path) -> set[str]:
@@ -127,22 +151,28 @@ def imported(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = []
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names = [node.module]
-            if node.module == "prfaas_plan":
-                names = [f"prfaas_plan.{alias.name}" for alias in node.names]
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            modules_in = [n for n in inner if as_ranked(n.removeprefix("prfaas_plan.")) in RANK]
+            names = modules_in or [node.module]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        found |= {n.split(".")[1] for n in names if n.startswith("prfaas_plan.")}
+        found |= {as_ranked(n.removeprefix("prfaas_plan.")) for n in names if n.startswith("prfaas_plan.")}
     return found
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_imports_point_down(path: Path) -> None:
     name = name_of(path)
+    if path.name == "__init__.py" and name not in RANK:
+        assert not imported(path), f"{path} only says what the package is for"
+        return
     assert name in RANK, f"{name} has no layer: add it to LAYERS"
     upward = {other for other in imported(path) if RANK.get(other, -1) >= RANK[name] and other != name}
-    if path.parent == PACKAGE:
-        assert not upward, f"{name} imports {upward}, which is not below it"
+    assert not upward, f"{name} imports {upward}, which is not below it"
+
+
+def test_every_layer_names_modules_that_exist() -> None:
+    assert set(RANK) == {name_of(path) for path in modules() if name_of(path) in RANK}
 
 
 def test_nothing_is_imported_relatively() -> None:

@@ -15,13 +15,13 @@ import pytest
 
 from prfaas_plan.case import look_up, operating_points, planned_system
 from prfaas_plan.latency import mean_ttft
-from prfaas_plan.plan_record import cost_per_hour
+from prfaas_plan.plan_build import cost_per_hour
 from prfaas_plan.reporting import report
 from prfaas_plan.routing import best_point
 from prfaas_plan.scenario import Scenario, load_scenario
 from prfaas_plan.throughput import OperatingPoint, operate
 from prfaas_plan.units import GBPS
-from prfaas_plan.what_if_tables import what_if
+from prfaas_plan.whatif.tables import what_if
 from prfaas_plan.workload import Constant, LogNormal, Mixture
 from prfaas_plan.writers.page import write_page
 from prfaas_plan.writers.page_data import output_ends

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prfaas_plan.blocks import Attention, FeedForward, MixtureOfExperts
 from prfaas_plan.catalog import load_model
 from prfaas_plan.errors import ProfileError
-from prfaas_plan.model import Attention, FeedForward, KvPoint, MixtureOfExperts, ModelProfile
+from prfaas_plan.model import KvPoint, ModelProfile
 from prfaas_plan.parameters import (
     Parameters,
     active_breakdown,

@@ -24,13 +24,15 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 import typer
 
-from prfaas_plan import inventory, laws, measured, model, observed_laws, scenario, trace_records, workload
-from prfaas_plan.calibrate import calibrate
-from prfaas_plan.calibrate_setup import Setup
+from prfaas_plan import inventory, laws, measured, model, observed_laws, scenario, workload
+from prfaas_plan.blocks import Block, Index
+from prfaas_plan.calibration.calibrate import calibrate
+from prfaas_plan.calibration.setup import Setup
 from prfaas_plan.cli import build_app
 from prfaas_plan.efficiency import Efficiency
 from prfaas_plan.hardware import HardwareProfile, Price
-from prfaas_plan.schema import Spec, specs
+from prfaas_plan.records import Spec, specs
+from prfaas_plan.trace import records as trace_records
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 WIDTH = 120
@@ -60,7 +62,7 @@ RECORDS: dict[str, Any] = {
     "model": model.ModelProfile,
     "weights": model.WeightFormats,
     "kv point": model.KvPoint,
-    "index": model.Index,
+    "index": Index,
 }
 JSON_OF = (
     "plan",
@@ -77,7 +79,7 @@ JSON_OF = (
     "profiles show h200-sxm",
     "verify",
 )
-BLOCKS = {f"block {kind.kind}": kind for kind in get_args(model.Block)}
+BLOCKS = {f"block {kind.kind}": kind for kind in get_args(Block)}
 MARKED = re.compile(r"<!-- keys: ([\w -]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -134,7 +136,7 @@ def keys(name: str) -> str:
 
 def blocks() -> str:
     lines = table("kind", "what it is", "keys (defaults)")
-    for kind in get_args(model.Block):
+    for kind in get_args(Block):
         found = specs(kind).items()
         listed = ", ".join(
             f"`{k}`" + ("" if default(f) == "required" else f" ({default(f)})") for k, (f, _, _) in found

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from prfaas_plan.blocks import Attention, FeedForward, LightningAttention
 from prfaas_plan.catalog import load_hardware, load_model
 from prfaas_plan.communication import all_reduces, expert_exchange, prompt_exchange
 from prfaas_plan.decode import Speculation, decode_step, decode_work
@@ -17,7 +18,7 @@ from prfaas_plan.deployment import Deployment
 from prfaas_plan.errors import InputError, ProfileError
 from prfaas_plan.formats import stored_weights
 from prfaas_plan.mixing import Mixer, window_pairs
-from prfaas_plan.model import Attention, FeedForward, LightningAttention, ModelProfile, WeightFormats
+from prfaas_plan.model import ModelProfile, WeightFormats
 from prfaas_plan.prefill import prefill_curve, prefill_time, prefill_work
 from prfaas_plan.roofline import PhaseTime, smooth_maximum
 

@@ -13,14 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from prfaas_plan.errors import InputError, PlanError, ScenarioError
+from prfaas_plan.overrides import apply_overrides, parse_value
 from prfaas_plan.planner import compare, plan
-from prfaas_plan.scenario import (
-    apply_overrides,
-    load_scenario,
-    parse_value,
-    scenario_from_mapping,
-    shipped_scenarios,
-)
+from prfaas_plan.scenario import load_scenario, scenario_from_mapping, shipped_scenarios
 
 CASE: dict[str, Any] = tomllib.loads(shipped_scenarios()["case-study"].read_text(encoding="utf-8"))
 

@@ -22,11 +22,10 @@ from prfaas_plan.numerics import Curve
 from prfaas_plan.queueing import Arrivals, Response, ServiceTimes, mixed_response, wait_in_pool
 from prfaas_plan.routing import best_threshold
 from prfaas_plan.scenario import load_scenario
-from prfaas_plan.simulate import compare_policies, planned_point, simulate, simulate_point
-from prfaas_plan.simulation_policies import BandwidthAware, Caches, Places, law_needs, sample_needs
-from prfaas_plan.simulation_requests import Draw
-from prfaas_plan.simulation_sampling import evaluate, lengths_at
-from prfaas_plan.simulation_settings import (
+from prfaas_plan.simulation.policies import BandwidthAware, Caches, Places, law_needs, sample_needs
+from prfaas_plan.simulation.requests import Draw
+from prfaas_plan.simulation.sampling import evaluate, lengths_at
+from prfaas_plan.simulation.settings import (
     POLICIES,
     Failure,
     LinkEpisode,
@@ -36,9 +35,10 @@ from prfaas_plan.simulation_settings import (
     Settings,
     settings_from,
 )
-from prfaas_plan.simulation_stations import Events, SharedLink, Station
+from prfaas_plan.simulation.simulate import compare_policies, planned_point, simulate, simulate_point
+from prfaas_plan.simulation.stations import Events, SharedLink, Station
 from prfaas_plan.throughput import DecodePool, OperatingPoint, PrefillPool, System, operate
-from prfaas_plan.trace_records import Trace
+from prfaas_plan.trace.records import Trace
 from prfaas_plan.units import GBPS
 
 CASE = load_scenario("case-study", ["service_time=mean"])
@@ -141,8 +141,8 @@ class TestCaseStudy:
 
     def test_few_events_a_request(self) -> None:
         """Time is linear because each request is a bounded number of events."""
-        from prfaas_plan.simulation_engine import Deployment, Engine
-        from prfaas_plan.simulation_policies import Fixed
+        from prfaas_plan.simulation.engine import Deployment, Engine
+        from prfaas_plan.simulation.policies import Fixed
 
         made = []
         for count in (2_000, 20_000):

@@ -14,8 +14,8 @@ from scipy import stats
 
 from prfaas_plan.laws import Constant, Empirical, Histogram, LengthLaw, LogNormal, Mixture
 from prfaas_plan.numerics import Curve
-from prfaas_plan.simulation_sampling import evaluate, gaps, lengths_at, outputs
-from prfaas_plan.simulation_statistics import estimate, student_cdf, student_quantile
+from prfaas_plan.simulation.sampling import evaluate, gaps, lengths_at, outputs
+from prfaas_plan.simulation.statistics import estimate, student_cdf, student_quantile
 
 LAWS: list[LengthLaw] = [
     Constant(8000.0),

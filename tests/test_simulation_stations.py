@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prfaas_plan.link import Path, Transport, usable_rate
-from prfaas_plan.simulation_engine import Deployment, Engine, Requests
-from prfaas_plan.simulation_policies import Fixed
-from prfaas_plan.simulation_settings import Failure, LinkEpisode, RoleChange, loss_episode, lowest_rates
-from prfaas_plan.simulation_stations import Events, SharedLink
+from prfaas_plan.simulation.engine import Deployment, Engine, Requests
+from prfaas_plan.simulation.policies import Fixed
+from prfaas_plan.simulation.settings import Failure, LinkEpisode, RoleChange, loss_episode, lowest_rates
+from prfaas_plan.simulation.stations import Events, SharedLink
 from prfaas_plan.transfer import overlapped_transfer
 from prfaas_plan.units import GBPS
 

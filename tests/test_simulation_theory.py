@@ -11,10 +11,10 @@ import pytest
 
 from prfaas_plan.laws import LogNormal
 from prfaas_plan.numerics import Curve
-from prfaas_plan.simulation_engine import Deployment, Engine, Requests
-from prfaas_plan.simulation_policies import Fixed
-from prfaas_plan.simulation_sampling import evaluate, gaps, lengths_at
-from prfaas_plan.simulation_statistics import Estimate, estimate
+from prfaas_plan.simulation.engine import Deployment, Engine, Requests
+from prfaas_plan.simulation.policies import Fixed
+from prfaas_plan.simulation.sampling import evaluate, gaps, lengths_at
+from prfaas_plan.simulation.statistics import Estimate, estimate
 
 REPLICATIONS = 10
 REQUESTS = 30_000

@@ -119,7 +119,7 @@ def test_text_has_bounds_integers_and_signs() -> None:
 
 
 def test_pulp_is_imported_only_to_solve() -> None:
-    code = "import sys, prfaas_plan.fleet; print('pulp' in sys.modules, 'numpy' in sys.modules)"
+    code = "import sys, prfaas_plan.fleet.planner; print('pulp' in sys.modules, 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False False"
 

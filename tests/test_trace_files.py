@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prfaas_plan.errors import TraceError
-from prfaas_plan.trace_collector import Clock, token_count
-from prfaas_plan.trace_files import read_trace
-from prfaas_plan.trace_formats import unit_in_name
-from prfaas_plan.trace_records import Columns, Trace
-from prfaas_plan.trace_stats import trace_stats
+from prfaas_plan.trace.collector import Clock, token_count
+from prfaas_plan.trace.files import read_trace
+from prfaas_plan.trace.formats import unit_in_name
+from prfaas_plan.trace.records import Columns, Trace
+from prfaas_plan.trace.stats import trace_stats
 
 DATA = Path(__file__).resolve().parent / "data" / "traces"
 Write = Callable[[str | bytes], Path]

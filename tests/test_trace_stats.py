@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from prfaas_plan.errors import TraceError
-from prfaas_plan.schema import Reader
-from prfaas_plan.trace_arrivals import arrivals, peak_to_mean
-from prfaas_plan.trace_files import read_trace
-from prfaas_plan.trace_fits import Tally, fit_lognormal, fit_mixture
-from prfaas_plan.trace_prefix import infinite_pool
-from prfaas_plan.trace_records import Trace
-from prfaas_plan.trace_stats import BlockLaw, trace_stats, workload_block
+from prfaas_plan.records import Reader
+from prfaas_plan.trace.arrivals import arrivals, peak_to_mean
+from prfaas_plan.trace.files import read_trace
+from prfaas_plan.trace.fits import Tally, fit_lognormal, fit_mixture
+from prfaas_plan.trace.prefix import infinite_pool
+from prfaas_plan.trace.records import Trace
+from prfaas_plan.trace.stats import BlockLaw, trace_stats, workload_block
 from prfaas_plan.workload import LengthLaw, read_workload
 
 DATA = Path(__file__).resolve().parent / "data" / "traces"

@@ -20,14 +20,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prfaas_plan.errors import InfeasibleError, InputError, PlanError, ProfileNotFoundError
-from prfaas_plan.fleet import fleet_plan
+from prfaas_plan.fleet.planner import fleet_plan
 from prfaas_plan.planner import plan
+from prfaas_plan.reports.sweeps import report_monte_carlo, report_sweep, report_tornado
 from prfaas_plan.scenario import Scenario, load_scenario
-from prfaas_plan.sweep_cases import METRICS, row_of_plan
-from prfaas_plan.sweep_record import SweepResult
-from prfaas_plan.vary import read_axes, read_axis, read_distribution
-from prfaas_plan.whatif import monte_carlo, pareto, sweep, tornado
-from prfaas_plan.whatif_report import report_monte_carlo, report_sweep, report_tornado
+from prfaas_plan.whatif.cases import METRICS, row_of_plan
+from prfaas_plan.whatif.record import SweepResult
+from prfaas_plan.whatif.sweeps import monte_carlo, pareto, sweep, tornado
+from prfaas_plan.whatif.vary import read_axes, read_axis, read_distribution
 from prfaas_plan.writers.plain import write_csv, write_json, write_markdown
 from prfaas_plan.writers.terminal import write_terminal
 

@@ -20,11 +20,11 @@ from prfaas_plan.latency import unloaded_ttft
 from prfaas_plan.plan_record import Plan
 from prfaas_plan.planner import compare, plan
 from prfaas_plan.reporting import report
+from prfaas_plan.reports.sweeps import report_sweep
 from prfaas_plan.scenario import Scenario, load_scenario
 from prfaas_plan.throughput import operate
 from prfaas_plan.units import GBPS
-from prfaas_plan.whatif import sweep
-from prfaas_plan.whatif_report import report_sweep
+from prfaas_plan.whatif.sweeps import sweep
 from prfaas_plan.workload import Constant, Empirical, LogNormal, Mixture
 from prfaas_plan.writers.book import write_document
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prfaas_plan.schema import Reader
-from prfaas_plan.trace_files import read_trace
+from prfaas_plan.records import Reader
+from prfaas_plan.trace.files import read_trace
 from prfaas_plan.workload import Constant, Empirical, Histogram, LogNormal, Mixture, Workload, read_workload
 
 TRACES = Path(__file__).resolve().parent / "data" / "traces"

@@ -12,8 +12,8 @@ import xlsxwriter
 from xlsxwriter.utility import xl_rowcol_to_cell
 
 from prfaas_plan.errors import Fault, InputError
-from prfaas_plan.report import Cell as ReportCell
-from prfaas_plan.report import Document, Table
+from prfaas_plan.reports.document import Cell as ReportCell
+from prfaas_plan.reports.document import Document, Table
 from prfaas_plan.writers.cells import cell_text, heading, printable
 from prfaas_plan.writers.formula import Cell, Range, Value
 

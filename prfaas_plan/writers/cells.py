@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from prfaas_plan.report import Cell, Column
+from prfaas_plan.reports.document import Cell, Column
 from prfaas_plan.texts import is_printable, printable
 from prfaas_plan.units import is_token_unit, show
 

@@ -6,7 +6,7 @@ import math
 
 from prfaas_plan.plan_record import Plan
 from prfaas_plan.units import GBPS
-from prfaas_plan.what_if_tables import WhatIf
+from prfaas_plan.whatif.tables import WhatIf
 from prfaas_plan.writers.formula import Cell, all_of, any_of, choose, largest, number, smallest, whole
 from prfaas_plan.writers.live_inputs import UNLIMITED_GBPS
 from prfaas_plan.writers.live_lines import NONE, ResultLines

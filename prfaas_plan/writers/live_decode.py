@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from prfaas_plan.errors import PlanError
-from prfaas_plan.services import DecodeService, Services
-from prfaas_plan.what_if_tables import WhatIf
+from prfaas_plan.service_records import DecodeService
+from prfaas_plan.services import Services
+from prfaas_plan.whatif.tables import WhatIf
 from prfaas_plan.writers.book import Sheet
 from prfaas_plan.writers.formula import Cell, index, largest, number, place, smallest
 from prfaas_plan.writers.live_inputs import LiveInputs

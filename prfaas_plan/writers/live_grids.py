@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from prfaas_plan.units import GBPS
-from prfaas_plan.what_if_tables import WhatIf
+from prfaas_plan.whatif.tables import WhatIf
 from prfaas_plan.writers.book import Sheet
 from prfaas_plan.writers.formula import Cell, choose, number, smallest
 from prfaas_plan.writers.live_search import Live, Rates, SplitSearch, bisections, evaluate, limits, search

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prfaas_plan.laws import LogNormal
-from prfaas_plan.what_if_tables import WhatIf
+from prfaas_plan.whatif.tables import WhatIf
 from prfaas_plan.writers.book import Book, Sheet
 from prfaas_plan.writers.cells import printable
 from prfaas_plan.writers.formula import Cell

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from prfaas_plan.plan_record import Plan
 from prfaas_plan.units import GBPS
-from prfaas_plan.what_if_tables import WhatIf
+from prfaas_plan.whatif.tables import WhatIf
 from prfaas_plan.writers.book import Sheet
 from prfaas_plan.writers.formula import (
     Cell,

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from prfaas_plan import __version__
 from prfaas_plan.plan_record import Plan
-from prfaas_plan.plan_report import report_comparison, report_plan
-from prfaas_plan.report import Document, Table
+from prfaas_plan.reports.document import Document, Table
+from prfaas_plan.reports.plan import report_comparison, report_plan
 from prfaas_plan.units import show
-from prfaas_plan.what_if_tables import WhatIf
+from prfaas_plan.whatif.tables import WhatIf
 from prfaas_plan.writers.cells import cell_text, heading
 from prfaas_plan.writers.page_data import OUTPUT_STEP, output_ends, page_data
 from prfaas_plan.writers.page_map import fleet_map

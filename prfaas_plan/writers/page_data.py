@@ -9,7 +9,7 @@ from typing import Any
 from prfaas_plan.errors import PlanError
 from prfaas_plan.numerics import Curve
 from prfaas_plan.services import Services
-from prfaas_plan.what_if_tables import WhatIf
+from prfaas_plan.whatif.tables import WhatIf
 
 __all__ = ["OUTPUT_STEP", "output_ends", "page_data"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from prfaas_plan.plan_record import LinkUse, Plan, PoolUse
+from prfaas_plan.plan_parts import LinkUse, PoolUse
+from prfaas_plan.plan_record import Plan
 from prfaas_plan.units import show
 from prfaas_plan.writers.svg import escaped
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from prfaas_plan.report import Table
+from prfaas_plan.reports.document import Table
+from prfaas_plan.reports.sweeps import report_tornado
+from prfaas_plan.reports.what_if import curve_tables
 from prfaas_plan.units import show
-from prfaas_plan.what_if_report import curve_tables
-from prfaas_plan.what_if_tables import WhatIf
-from prfaas_plan.whatif_report import report_tornado
+from prfaas_plan.whatif.tables import WhatIf
 from prfaas_plan.writers.svg import Axis, Line, bar_chart, line_chart, span_chart
 
 __all__ = ["Plot", "plots"]

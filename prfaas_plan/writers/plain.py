@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from prfaas_plan.report import Document, Table
+from prfaas_plan.reports.document import Document, Table
 from prfaas_plan.writers.cells import cell_text, heading, is_printable, printable, spreadsheet_text
 
 __all__ = ["json_ready", "write_csv", "write_json", "write_markdown"]

@@ -6,7 +6,7 @@ import io
 import textwrap
 from dataclasses import replace
 
-from prfaas_plan.report import Column, Document, Table
+from prfaas_plan.reports.document import Column, Document, Table
 from prfaas_plan.writers.cells import cell_text, heading, printable
 
 __all__ = ["write_terminal"]

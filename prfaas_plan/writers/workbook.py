@@ -8,12 +8,12 @@ from dataclasses import replace
 from prfaas_plan.case import Case
 from prfaas_plan.laws import LogNormal
 from prfaas_plan.numerics import Curve
-from prfaas_plan.plan_report import report_plan
-from prfaas_plan.report import Column, Table, columns, rows
+from prfaas_plan.reports.document import Column, Table, columns, rows
+from prfaas_plan.reports.plan import report_plan
+from prfaas_plan.reports.what_if import curve_tables
 from prfaas_plan.scenario import Cluster
 from prfaas_plan.units import GBPS
-from prfaas_plan.what_if_report import curve_tables
-from prfaas_plan.what_if_tables import WhatIf
+from prfaas_plan.whatif.tables import WhatIf
 from prfaas_plan.writers.book import Book, Sheet
 from prfaas_plan.writers.formula import Cell, choose, number
 from prfaas_plan.writers.live_decode import DecodeTable, decode_table, write_decode

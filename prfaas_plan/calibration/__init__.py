@@ -1,0 +1,1 @@
+"""Measured profiles from the output of benchmark programs."""

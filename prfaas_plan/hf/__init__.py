@@ -1,0 +1,1 @@
+"""Hugging Face configurations: what a ``config.json`` says of a model's blocks, layers and data types."""

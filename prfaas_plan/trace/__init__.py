@@ -1,0 +1,1 @@
+"""Request traces: reading published formats, statistics, arrivals, prefix reuse and fitted laws."""

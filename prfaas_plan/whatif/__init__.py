@@ -1,0 +1,1 @@
+"""What-if tables: sweeps, one input at a time, draws, fronts."""
