@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 Folders = Sequence[str | Path]
-_FLEETS_ONLY = "for fleets only, which plan, size, routing, sweep and report take (in Python fleet_plan and size)"
+_FLEETS_ONLY = "only fleets follow it: use plan, size, routing, sweep or report (in Python fleet_plan or size)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def _services(scenario: Scenario, profiles: Folders) -> Services:
 def _refuse_fleet(scenario: Scenario) -> None:
     keys = scenario.fleet_keys
     if keys:
-        others = f" (and {', '.join(keys[1:])})" if keys[1:] else ""
+        others = f"; likewise {', '.join(keys[1:])}" if keys[1:] else ""
         problem = f"{_FLEETS_ONLY}{others}"
         raise ScenarioError(scenario.fault(keys[0], problem))
 

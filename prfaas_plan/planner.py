@@ -23,7 +23,7 @@ from prfaas_plan.kv_cache import describe_options
 from prfaas_plan.plan_build import build_plan
 from prfaas_plan.plan_record import Comparison, EqualCost, Plan
 from prfaas_plan.routing import best_point
-from prfaas_plan.scenario import Scenario
+from prfaas_plan.scenario import Scenario, as_scenario
 from prfaas_plan.service_records import PrefillService
 from prfaas_plan.throughput import OperatingPoint, PrefillPool, System
 
@@ -35,22 +35,22 @@ __all__ = ["compare", "plan"]
 Folders = Sequence[str | Path]
 
 
-def plan(scenario: Scenario, *, profiles: Folders = ()) -> Plan:
+def plan(scenario: Scenario | str | Path, *, profiles: Folders = ()) -> Plan:
     """Find the plan with the largest throughput: split, length threshold, rates, latency and cost.
 
     Raises `InputError` for a scenario that cannot be planned, `InfeasibleError` where nothing can be served.
     """
-    case = look_up(scenario, profiles)
+    case = look_up(as_scenario(scenario), profiles)
     name = "prfaas-pd" if case.remote else "homogeneous-pd"
     return _best_plan(case, name, *planned_system(case))
 
 
-def compare(scenario: Scenario, *, profiles: Folders = ()) -> Comparison:
+def compare(scenario: Scenario | str | Path, *, profiles: Folders = ()) -> Comparison:
     """Set the plan beside a homogeneous fleet of as many GPUs, naive remote prefill, and one of equal cost.
 
     A fleet that can serve nothing is left out and named with the reason. Raises as `plan` does.
     """
-    case = look_up(scenario, profiles, need_local_prefill=True)
+    case = look_up(as_scenario(scenario), profiles, need_local_prefill=True)
     gpus = case.local.gpus + (case.remote.gpus if case.remote else 0)
     same_size, left_over = divmod(gpus, case.local.gpus_per_instance)
     alone = homogeneous_system(case, same_size)

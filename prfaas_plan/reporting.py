@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prfaas_plan.errors import Fault, InputError, nearest
 from prfaas_plan.files import write_atomically
-from prfaas_plan.scenario import Scenario, load_scenario
+from prfaas_plan.scenario import Scenario, as_scenario
 from prfaas_plan.whatif.tables import what_if
 
 __all__ = ["ENDINGS", "report"]
@@ -17,7 +17,7 @@ Folders = Sequence[str | Path]
 ENDINGS = (".xlsx", ".html", ".md")
 
 
-def report(scenario: Scenario | str, path: str | Path, *, profiles: Folders = ()) -> Path:
+def report(scenario: Scenario | str | Path, path: str | Path, *, profiles: Folders = ()) -> Path:
     """Write the what-if report of a scenario, as the ending of `path` says: ``.xlsx``, ``.html`` or ``.md``.
 
     The report of a fleet (ranges, demands, periods, budgets, more than two clusters) has the plan and its shadow
@@ -30,7 +30,7 @@ def report(scenario: Scenario | str, path: str | Path, *, profiles: Folders = ()
     if ending not in ENDINGS:
         problem = "expected a name that ends in " + ", ".join(ENDINGS)
         raise InputError(Fault("--output", "", problem, str(path), nearest(ending, ENDINGS) if ending else ""))
-    chosen = load_scenario(scenario) if isinstance(scenario, str) else scenario
+    chosen = as_scenario(scenario)
     write_atomically(target, _fleet(chosen, ending, profiles) if chosen.is_fleet else _plan(chosen, ending, profiles))
     return target
 

@@ -35,6 +35,7 @@ __all__ = [
     "Period",
     "Scenario",
     "Slo",
+    "as_scenario",
     "load_scenario",
     "scenario_from_mapping",
 ]
@@ -161,6 +162,15 @@ def load_scenario(name: str | Path = "case-study", overrides: Sequence[str] = ()
     data = load_toml(path, ScenarioError)
     overridden = apply_overrides(data, overrides)
     return scenario_from_mapping(data, str(path), overridden)
+
+
+def as_scenario(scenario: Scenario | str | Path) -> Scenario:
+    """Take a scenario, or load it by its name or path. Raises as `load_scenario` does.
+
+    >>> as_scenario("case-study").name
+    'case-study'
+    """
+    return scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
 
 
 def shipped_scenarios() -> dict[str, Path]:

@@ -132,3 +132,14 @@ def test_every_result_shows_itself_and_gives_rows() -> None:
     fleet = pp.size(pp.load_scenario(), 3.0, minimize="gpus")
     assert repr(fleet).startswith("<FleetPlan scenario case-study")
     assert "case-study" in fleet._repr_html_()
+
+
+def test_every_question_takes_a_scenario_its_name_or_its_path() -> None:
+    path = shipped_scenarios()["case-study"]
+    for asked in ("case-study", path, pp.load_scenario("case-study")):
+        assert pp.plan(asked).threshold_tokens == 19418
+        assert pp.size(asked, 5.0, minimize="gpus").gpus > 0
+    assert pp.compare("case-study").homogeneous is not None
+    assert pp.fleet_plan("case-study").gap_fraction <= 1e-4
+    with pytest.raises(pp.errors.InputError):
+        pp.plan("no-such-scenario")

@@ -18,7 +18,7 @@ from prfaas_plan.fleet.search import Outcome, Settings
 from prfaas_plan.fleet.solve import solve_fleet
 from prfaas_plan.fleet.tidy import tidy
 from prfaas_plan.fleet.why import why_infeasible
-from prfaas_plan.scenario import Scenario
+from prfaas_plan.scenario import Scenario, as_scenario
 
 __all__ = ["Settings", "fleet_plan", "size"]
 
@@ -30,7 +30,9 @@ _LEAST_RPS, _MOST_RPS = 1e-3, 1e6
 """Rates the solver resolves; a rarer request needs one instance of each kind."""
 
 
-def fleet_plan(scenario: Scenario, *, profiles: Folders = (), settings: Settings | None = None) -> FleetPlan:
+def fleet_plan(
+    scenario: Scenario | str | Path, *, profiles: Folders = (), settings: Settings | None = None
+) -> FleetPlan:
     """Plan a fleet of any number of clusters, links, demands and periods for the scenario's objective.
 
     Maximises the rate of the busiest period [req/s]; with another objective, finds the least of it for the rates
@@ -43,6 +45,7 @@ def fleet_plan(scenario: Scenario, *, profiles: Folders = (), settings: Settings
     >>> round(plan.lambda_max_rps, 3), [(p.role, p.instances) for p in plan.busiest.pools]
     (3.186, [('prefill', 4), ('prefill', 3), ('decode', 5)])
     """
+    scenario = as_scenario(scenario)
     if scenario.objective != "throughput":
         return size(scenario, _stated_rate(scenario), minimize=scenario.objective, profiles=profiles, settings=settings)
     settings = settings or Settings()
@@ -55,7 +58,7 @@ def fleet_plan(scenario: Scenario, *, profiles: Folders = (), settings: Settings
 
 
 def size(  # noqa: PLR0913 (keyword-only choices)
-    scenario: Scenario,
+    scenario: Scenario | str | Path,
     target_rps: float,
     *,
     minimize: str = "cost",
@@ -72,6 +75,7 @@ def size(  # noqa: PLR0913 (keyword-only choices)
     anew); `headroom` the share of every pool and link that stays free; with `link_loss_fraction` that share of
     every rate is still served after the loss of any one link. Raises as `fleet_plan` does.
     """
+    scenario = as_scenario(scenario)
     _check(target_rps, minimize, spare, headroom)
     _check_fraction(scenario, link_loss_fraction)
     settings = settings or Settings()

@@ -13,7 +13,7 @@ from prfaas_plan.catalog import load_model
 from prfaas_plan.checks import Checks
 from prfaas_plan.errors import Fault, InfeasibleError, InputError
 from prfaas_plan.routing import best_point, best_split
-from prfaas_plan.scenario import Scenario
+from prfaas_plan.scenario import Scenario, as_scenario
 from prfaas_plan.simulation.measures import POOLS, TimeRow, measure, request_times, time_line
 from prfaas_plan.simulation.requests import Draw, trace_rate
 from prfaas_plan.simulation.result import (
@@ -40,7 +40,7 @@ Progress = Callable[[int, int], Any]
 
 
 def simulate(
-    scenario: Scenario,
+    scenario: Scenario | str | Path,
     rps: float | None = None,
     settings: Settings | None = None,
     *,
@@ -58,7 +58,7 @@ def simulate(
     >>> result.stable, result.requests
     (True, 500)
     """
-    chosen = settings_from(settings, changes)
+    chosen, scenario = settings_from(settings, changes), as_scenario(scenario)
     if chosen.transfer == "overlapped" and chosen.layers is None:
         chosen = replace(chosen, layers=_layers(scenario, profiles))
     point = planned_point(scenario, profiles)

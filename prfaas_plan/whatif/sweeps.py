@@ -13,7 +13,7 @@ from typing import Any
 
 from prfaas_plan.errors import Fault, InfeasibleError, InputError
 from prfaas_plan.laws import LogNormal
-from prfaas_plan.scenario import Scenario, load_scenario
+from prfaas_plan.scenario import Scenario, as_scenario
 from prfaas_plan.whatif.cases import METRICS, exact_rows
 from prfaas_plan.whatif.inputs import Inputs
 from prfaas_plan.whatif.record import MonteCarlo, SweepResult, Tornado, price_hint, smaller_is_better
@@ -31,7 +31,7 @@ MOST_EXACT = 2_000_000
 
 
 def sweep(
-    scenario: Scenario | str,
+    scenario: Scenario | str | Path,
     vary: Sequence[str],
     *,
     mode: str = "grid",
@@ -52,7 +52,7 @@ def sweep(
     >>> [round(x, 3) for x in result.column("lambda_max_rps")]
     [3.013, 3.248]
     """
-    base = load_scenario(scenario) if isinstance(scenario, str) else scenario
+    base = as_scenario(scenario)
     return _run(base, read_axes(vary, mode), fast=fast, executor=executor, progress=progress, profiles=profiles)
 
 
@@ -124,7 +124,7 @@ def _axis_values(design: Design, index: int, inputs: Inputs) -> tuple[Any, ...]:
 
 
 def tornado(
-    scenario: Scenario | str,
+    scenario: Scenario | str | Path,
     vary: Sequence[str] = (),
     *,
     metric: str = METRICS[0],
@@ -138,7 +138,7 @@ def tornado(
     >>> tornado("case-study", ["link.0.bandwidth_gbps=50,200", "workload.output_tokens=512,2048"]).bars[0]["input"]
     'workload.output_tokens'
     """
-    base = load_scenario(scenario) if isinstance(scenario, str) else scenario
+    base = as_scenario(scenario)
     axes = read_axes(vary).axes if vary else tuple(_by_a_fifth(base))
     start = _as_it_is(base, metric, profiles)
     bars = []
@@ -182,7 +182,7 @@ def _by_a_fifth(base: Scenario) -> Iterator[Axis]:
 
 
 def monte_carlo(
-    scenario: Scenario | str,
+    scenario: Scenario | str | Path,
     inputs: Sequence[str],
     *,
     samples: int = 1000,
@@ -201,7 +201,7 @@ def monte_carlo(
     >>> found.percentiles["lambda_max_rps"]["p10"] <= found.percentiles["lambda_max_rps"]["p90"]
     True
     """
-    base = load_scenario(scenario) if isinstance(scenario, str) else scenario
+    base = as_scenario(scenario)
     beliefs = _beliefs([inputs] if isinstance(inputs, str) else inputs, samples)
     source = random.Random(seed)  # noqa: S311 (a simulation, not a secret)
     draws = [[belief.draw(source) for belief in beliefs] for _ in range(samples)]
