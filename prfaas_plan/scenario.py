@@ -165,12 +165,18 @@ def load_scenario(name: str | Path = "case-study", overrides: Sequence[str] = ()
 
 
 def as_scenario(scenario: Scenario | str | Path) -> Scenario:
-    """Take a scenario, or load it by its name or path. Raises as `load_scenario` does.
+    """Take a scenario, or load it by its name or path.
+
+    One that was made in code is checked as its file would be. Raises as `load_scenario` does.
 
     >>> as_scenario("case-study").name
     'case-study'
     """
-    return scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
+    if not isinstance(scenario, Scenario):
+        return load_scenario(scenario)
+    if not scenario.where:
+        scenario_from_mapping(mapping_of(scenario), scenario.name)
+    return scenario
 
 
 def shipped_scenarios() -> dict[str, Path]:

@@ -143,3 +143,15 @@ def test_every_question_takes_a_scenario_its_name_or_its_path() -> None:
     assert pp.fleet_plan("case-study").gap_fraction <= 1e-4
     with pytest.raises(pp.errors.InputError):
         pp.plan("no-such-scenario")
+
+
+def test_a_scenario_made_in_code_is_checked_as_its_file_would_be() -> None:
+    wrong = dataclasses.replace(
+        pp.load_scenario("case-study"),
+        where="",
+        link=(pp.Link("prfaas", "local", bandwidth_gbps=-5.0),),
+        slo=pp.Slo(tokens_per_second=0.0),
+    )
+    with pytest.raises(ScenarioError) as caught:
+        pp.plan(wrong)
+    assert {fault.key for fault in caught.value.faults} == {"link.0.bandwidth_gbps", "slo.tokens_per_second"}
