@@ -385,3 +385,10 @@ def test_one_text_may_be_given_without_a_list(base: Scenario) -> None:
 def test_an_input_that_moves_nothing_shows_both_ends(base: Scenario) -> None:
     bar = tornado(base, ["link.0.bandwidth_gbps=80,120"]).bars[0]
     assert (bar["at_low"], bar["at_high"], bar["swing"]) == (80, 120, 0.0)
+
+
+def test_a_tornado_says_which_values_have_no_plan() -> None:
+    found = tornado("case-study", ["cluster.local.instances=0,8"])
+    assert len(found.left_out) == 1
+    assert "cluster.local.instances = 0" in found.left_out[0]
+    assert any("cluster.local.instances = 0" in note for note in report_tornado(found).notes)

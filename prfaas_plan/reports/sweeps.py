@@ -167,6 +167,7 @@ def report_tornado(result: Tornado) -> Document:
         title=f"{result.scenario}: one input at a time",
         headline=(f"{_metric(result.metric, result.base)} as it is.",),
         tables=(Table(f"What moves the {column.heading}", heads, lines),),
+        notes=tuple(f"Left out: {reason}." for reason in result.left_out),
         rows=tuple(dict(b) for b in result.bars),
     )
 

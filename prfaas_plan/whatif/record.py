@@ -114,6 +114,8 @@ class Tornado(Tabular):
     metric: str
     base: float
     bars: tuple[Mapping[str, Any], ...]
+    left_out: tuple[str, ...] = ()
+    """Values without a plan, and why."""
 
     def __repr__(self) -> str:
         widest = f", widest {self.bars[0]['input']}" if self.bars else ""
@@ -122,7 +124,8 @@ class Tornado(Tabular):
     def to_dict(self) -> dict[str, Any]:
         """Give the bars as rows."""
         rows = [dict(bar) for bar in self.bars]
-        return {"scenario": self.scenario, "metric": self.metric, "base": self.base, "rows": rows}
+        found = {"scenario": self.scenario, "metric": self.metric, "base": self.base, "rows": rows}
+        return {**found, "left_out": list(self.left_out)}
 
 
 @dataclass(frozen=True, slots=True, repr=False)

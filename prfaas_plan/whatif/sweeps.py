@@ -141,16 +141,18 @@ def tornado(
     base = as_scenario(scenario)
     axes = read_axes(vary).axes if vary else tuple(_by_a_fifth(base))
     start = _as_it_is(base, metric, profiles)
-    bars = []
+    bars, left_out = [], []
     for axis in axes:
         result = _run(base, Design((axis,)), profiles=profiles)
+        failures = zip(result.column(axis.path), result.column("error"), strict=True)
+        left_out += [f"{axis.path} = {value}: {error}" for value, error in failures if error]
         found = [(v, result.column(axis.path)[i]) for i, v in enumerate(result.column(metric)) if v is not None]
         if found:
             (low, at_low), (high, at_high) = min(found, key=lambda f: f[0]), max(reversed(found), key=lambda f: f[0])
             values = {"input": axis.path, "low": low, "at_low": at_low, "high": high, "at_high": at_high}
             bars.append(MappingProxyType({**values, "swing": high - low}))
     bars.sort(key=lambda bar: -bar["swing"])
-    return Tornado(base.name, metric, start, tuple(bars))
+    return Tornado(base.name, metric, start, tuple(bars), tuple(left_out))
 
 
 def _as_it_is(base: Scenario, metric: str, profiles: Folders) -> Any:
