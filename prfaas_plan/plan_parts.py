@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Alternative", "LinkUse", "OtherReading", "PoolUse", "Stages", "finite_or_none"]
+from prfaas_plan.units import show
+
+__all__ = ["Alternative", "LinkUse", "OtherReading", "PerGpu", "PoolUse", "Stages", "finite_or_none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,45 @@ class PoolUse:
             "load_fraction": self.load_fraction,
             "idle_fraction": 1.0 - self.load_fraction,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class PerGpu:
+    """Tokens a second and GPU: of the pools that do the work, and of all GPUs."""
+
+    prefill_gpus: int
+    decode_gpus: int
+    all_gpus: int
+    input_tokens_per_second: float
+    output_tokens_per_second: float
+
+    @classmethod
+    def of(cls, pools: Sequence[PoolUse], gpus: int, tokens_in: float, tokens_out: float) -> PerGpu:
+        """Count the GPUs of each role."""
+        by_role = {role: sum(p.gpus for p in pools if p.role == role) for role in ("prefill", "decode")}
+        return cls(by_role["prefill"], by_role["decode"], gpus, tokens_in, tokens_out)
+
+    def to_dict(self) -> dict[str, float | None]:
+        """Give the four quotients by name [token/s]; ``None`` where no GPU does the work."""
+        return {
+            "input_tokens_per_second_of_prefill": _per(self.input_tokens_per_second, self.prefill_gpus),
+            "output_tokens_per_second_of_decode": _per(self.output_tokens_per_second, self.decode_gpus),
+            "input_tokens_per_second_of_all": _per(self.input_tokens_per_second, self.all_gpus),
+            "output_tokens_per_second_of_all": _per(self.output_tokens_per_second, self.all_gpus),
+        }
+
+    def __str__(self) -> str:
+        found = {name: "–" if x is None else show(x, "tokens/s") for name, x in self.to_dict().items()}
+        return (
+            f"Per GPU: {found['input_tokens_per_second_of_prefill']} in of the {self.prefill_gpus} that prefill, "
+            f"{found['output_tokens_per_second_of_decode']} out of the {self.decode_gpus} that decode; "
+            f"{found['input_tokens_per_second_of_all']} in and {found['output_tokens_per_second_of_all']} out of all "
+            f"{self.all_gpus}."
+        )
+
+
+def _per(tokens: float, gpus: int) -> float | None:
+    return tokens / gpus if gpus else None
 
 
 @dataclass(frozen=True, slots=True)

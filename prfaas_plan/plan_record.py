@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from prfaas_plan.explanation import Line
 from prfaas_plan.latency import FirstToken
-from prfaas_plan.plan_parts import Alternative, LinkUse, OtherReading, PoolUse, Stages
+from prfaas_plan.plan_parts import Alternative, LinkUse, OtherReading, PerGpu, PoolUse, Stages
 from prfaas_plan.tabular import Tabular
 from prfaas_plan.units import show
 
@@ -76,6 +76,12 @@ class Plan(Tabular):
         tokens_per_hour = self.lambda_max_rps * self.output_tokens * 3600.0
         return self.cost_usd_per_hour / (tokens_per_hour / 1e6)
 
+    @property
+    def per_gpu(self) -> PerGpu:
+        """Tokens a second and GPU, by role and of all."""
+        tokens_in, tokens_out = self.lambda_max_rps * self.mean_input_tokens, self.lambda_max_rps * self.output_tokens
+        return PerGpu.of(self.pools, self.gpus, tokens_in, tokens_out)
+
     def to_dict(self) -> dict[str, Any]:
         """Give the plan under the keys of the interface."""
         return {
@@ -105,6 +111,7 @@ class Plan(Tabular):
             "input_tokens_per_second": self.lambda_max_rps * self.mean_input_tokens,
             "output_tokens_per_second": self.lambda_max_rps * self.output_tokens,
             "other_reading": self.other_reading.to_dict(),
+            "per_gpu": self.per_gpu.to_dict(),
             "alternatives": [alternative.to_dict() for alternative in self.alternatives],
             "explain": [line.to_dict() for line in self.explain],
             "notes": list(self.notes),

@@ -61,6 +61,15 @@ _LINK = {
     "used_gbps": _number("KV caches carried at lambda_max_rps [Gbit/s]"),
     "load_fraction": _share("share of the usable rate in use"),
 }
+_PER_GPU = {
+    f"{what}_tokens_per_second_of_{whom}": _number(f"{what} tokens a second and GPU of {words}", may_be_null=True)
+    for what, whom, words in (
+        ("input", "prefill", "those that prefill"),
+        ("output", "decode", "those that decode"),
+        ("input", "all", "all"),
+        ("output", "all", "all"),
+    )
+}
 _LINE = {
     "symbol": _text("symbol of the number"),
     "value": _number("the number", least=None, may_be_null=True),
@@ -99,6 +108,7 @@ def plan_schema() -> Schema:
         "bottleneck": _text("what limits the rate"),
         "cost_usd_per_hour": _number("price of all instances [USD/h]; null without prices", may_be_null=True),
         "usd_per_million_output_tokens": _number("price of a million output tokens [USD]", may_be_null=True),
+        "per_gpu": _object("tokens a second and GPU", _PER_GPU),
         "alternatives": _list("the next best plans", {"type": "object"}),
         "explain": _list("how each number came about", _object("one number", _LINE)),
     }

@@ -241,3 +241,16 @@ def test_scenario_must_be_about_known_roles() -> None:
     three = scenario_from_mapping(variant(cluster=[*QWEN["cluster"], {**QWEN["cluster"][1], "name": "more"}]))
     with pytest.raises(ScenarioError, match="expected one cluster of role"):
         plan(three)
+
+
+def test_tokens_per_gpu_name_the_pool_or_the_total_they_are_of() -> None:
+    """InferenceX#131: tokens a second divided by all GPUs hide which pool does the work."""
+    found = plan(load_scenario("case-study"))
+    shares, each = found.per_gpu.to_dict(), {(p.cluster, p.role): p.gpus for p in found.pools}
+    prefill = each["prfaas", "prefill"] + each["local", "prefill"]
+    tokens_in, tokens_out = found.lambda_max_rps * found.mean_input_tokens, found.lambda_max_rps * 1024
+    assert shares["input_tokens_per_second_of_prefill"] == pytest.approx(tokens_in / prefill)
+    assert shares["output_tokens_per_second_of_decode"] == pytest.approx(tokens_out / each["local", "decode"])
+    assert shares["input_tokens_per_second_of_all"] == pytest.approx(tokens_in / 96)
+    assert shares["output_tokens_per_second_of_all"] == pytest.approx(tokens_out / 96)
+    assert "of the 56 that prefill" in str(found.per_gpu)

@@ -9,7 +9,7 @@ from prfaas_plan.explanation import Line
 from prfaas_plan.fleet.routes import SiteRouting
 from prfaas_plan.fleet.search import Outcome
 from prfaas_plan.latency import FirstToken
-from prfaas_plan.plan_parts import LinkUse, PoolUse
+from prfaas_plan.plan_parts import LinkUse, PerGpu, PoolUse
 from prfaas_plan.queueing import Response
 from prfaas_plan.tabular import Tabular
 
@@ -143,6 +143,12 @@ class FleetPlan(Tabular):
         mean_rate = sum(p.rate_rps * p.hours for p in self.periods) / hours
         return self.cost_usd_per_hour / (mean_rate * self.output_tokens * 3600.0 / 1e6)
 
+    @property
+    def per_gpu(self) -> PerGpu:
+        """Tokens a second and GPU, by role and of all."""
+        tokens_in, tokens_out = self.rate_rps * self.mean_input_tokens, self.rate_rps * self.output_tokens
+        return PerGpu.of(self.busiest.pools, self.gpus, tokens_in, tokens_out)
+
     def to_dict(self) -> dict[str, Any]:
         """Give the plan under the keys of the interface."""
         busiest = self.busiest
@@ -182,6 +188,7 @@ class FleetPlan(Tabular):
             "power_w": self.power_w,
             "input_tokens_per_second": self.rate_rps * self.mean_input_tokens,
             "output_tokens_per_second": self.rate_rps * self.output_tokens,
+            "per_gpu": self.per_gpu.to_dict(),
             "alternatives": [alternative.to_dict() for alternative in self.alternatives],
             "explain": [line.to_dict() for line in self.explain],
             "notes": list(self.notes),

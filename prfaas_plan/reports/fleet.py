@@ -50,7 +50,7 @@ def _headline(plan: FleetPlan) -> list[str]:
         lines.append(f"Limited by {plan.bottleneck}.")
     if plan.role_changes:
         lines.append(f"{plan.role_changes} instances take another role in the course of a day.")
-    lines += _money(plan)
+    lines += [*_money(plan), str(plan.per_gpu)]
     return lines
 
 

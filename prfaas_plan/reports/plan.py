@@ -63,6 +63,7 @@ def _headline(plan: Plan) -> list[str]:
             f"Costs {show(plan.cost_usd_per_hour, 'USD/h')}, "
             f"{show(plan.usd_per_million_output_tokens, 'USD')} per million output tokens (all {plan.gpus} GPUs)."
         )
+    lines.append(str(plan.per_gpu))
     return lines
 
 
