@@ -131,7 +131,7 @@ class Scenario:
             changed = scenario_from_mapping(data, self.where, [place])
         except ScenarioError as error:
             raise ScenarioError([replace(fault, where=self.where or self.name) for fault in error.faults]) from None
-        return replace(changed, measured=changed.measured or self.measured)
+        return replace(changed, measured=changed.measured or self.measured, overridden=self.overridden)
 
     def link_between(self, origin: str, destination: str) -> Link | None:
         """Find the link between two clusters, if there is one."""
