@@ -48,7 +48,7 @@ class Services:
         for profile in self._profiles(cluster):
             if profile.prefill:
                 return _measured_prefill(profile)
-        return roofline_prefill(self._deployment(cluster, "prefill times"), cluster.name)
+        return roofline_prefill(self.deployment(cluster, "prefill times"), cluster.name)
 
     def decode(self, cluster: Cluster, context_tokens: float | None = None) -> DecodeService:
         """Give the batch and step time of a cluster's instances under the scenario's promise.
@@ -61,16 +61,25 @@ class Services:
             if profile.decode:
                 batch, step = largest_batch(profile.decode, promise, cluster.name)
                 return DecodeService(batch, step, profile.basis, _cite(profile))
-        deployment = self._deployment(cluster, "decode step times")
-        return roofline_decode(deployment, context_tokens or self._mean_context(), promise, cluster.name)
+        deployment = self.deployment(cluster, "decode step times")
+        return roofline_decode(deployment, context_tokens or self.mean_context(), promise, cluster.name)
 
-    def _mean_context(self) -> float:
+    def mean_context(self) -> float:
+        """Give the mean context of a decoding sequence [token]: the mean prompt and half the output.
+
+        Raises `ScenarioError` without a workload.
+        """
         workload = self.scenario.workload
         if workload is None:
             raise ScenarioError(Fault(self._where, "workload", "missing; the decode step depends on the context"))
         return workload.law.mean + workload.output_tokens / 2.0
 
-    def _deployment(self, cluster: Cluster, what: str) -> Deployment:
+    def deployment(self, cluster: Cluster, what: str) -> Deployment:
+        """Divide the model over an instance of a cluster, to count its operations.
+
+        Raises `ScenarioError` where the model's layers are not known (saying that `what` is missing), or the division
+        is impossible.
+        """
         if self.model.kv_points:
             raise ScenarioError(self._missing(cluster, what))
         from prfaas_plan.deployment import Deployment

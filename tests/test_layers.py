@@ -101,6 +101,7 @@ LAYERS: list[set[str]] = [
         "calibration.calibrate",
         "estimates",
     },
+    {"whatif.kv_rates", "whatif.roofs"},
     {"whatif.tables"},
     {"verify", "profile_table"},
     {"reports.document"},

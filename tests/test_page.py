@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html.parser
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -14,18 +15,26 @@ from typing import Any
 import pytest
 
 from prfaas_plan.case import look_up, operating_points, planned_system
+from prfaas_plan.catalog import load_hardware, load_model
+from prfaas_plan.decode import decode_step
+from prfaas_plan.deployment import Deployment
 from prfaas_plan.latency import mean_ttft
 from prfaas_plan.plan_build import cost_per_hour
+from prfaas_plan.prefill import prefill_time
 from prfaas_plan.reporting import report
+from prfaas_plan.reports.what_if import curve_tables, roof_tables
 from prfaas_plan.routing import best_point
 from prfaas_plan.scenario import Scenario, load_scenario
 from prfaas_plan.throughput import OperatingPoint, operate
-from prfaas_plan.units import GBPS
+from prfaas_plan.units import GBPS, show
+from prfaas_plan.whatif.kv_rates import compared_rates
 from prfaas_plan.whatif.tables import what_if
 from prfaas_plan.workload import Constant, LogNormal, Mixture
 from prfaas_plan.writers.page import write_page
 from prfaas_plan.writers.page_data import output_ends
-from prfaas_plan.writers.svg import Axis
+from prfaas_plan.writers.page_plots import plots
+from prfaas_plan.writers.svg import Axis, Line
+from prfaas_plan.writers.svg_labels import arranged
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
@@ -104,10 +113,10 @@ def test_a_page_can_be_read_by_everyone(pages: dict[str, Path]) -> None:
     tags = Tags(text).found
     assert ("html", {"lang": "en"}) in tags
     drawings = [a for tag, a in tags if tag == "svg"]
-    assert len(drawings) == 7
+    assert len(drawings) == 8
     assert all(a["role"] == "img" and a["aria-labelledby"] for a in drawings)
-    assert text.count("<desc ") == 7
-    assert text.count("Numbers behind this plot") == 6
+    assert text.count("<desc ") == 8
+    assert text.count("Numbers behind this plot") == 7
     labelled = {a["for"] for tag, a in tags if tag == "label" and "for" in a}
     sliders = {a["id"] for tag, a in tags if tag == "input" and a["type"] == "range"}
     assert sliders == labelled
@@ -170,6 +179,103 @@ def test_an_unlimited_link_and_a_single_length(tmp_path: Path) -> None:
     scenario = with_law(Constant(8000.0), "mean").replace("link.0.bandwidth_gbps", float("inf"))
     for ending in ("html", "md", "xlsx"):
         assert report(scenario, tmp_path / f"plan.{ending}").stat().st_size > 1000
+
+
+def test_models_beside_the_plan_have_the_published_throughput() -> None:
+    """Φ_kv on 8×H200 of arXiv 2604.15039, Table 3, which the shipped times are derived from [Gbit/s]."""
+    found = what_if(priced())
+    lengths = [row.length_tokens for row in found.kv_rates]
+    published = {
+        "MiniMax-M2.5": (4.94, 59.93),
+        "MiMo-V2-Flash": (0.82, 4.66),
+        "Ring-2.5-1T / Ling-2.5-1T": (7.27, 2.59),
+    }
+    assert {c.model for c in found.compared} == set(published)
+    for other in found.compared:
+        at = dict(zip(lengths, other.gbps, strict=True))
+        assert (at[1024], at[32768]) == pytest.approx(published[other.model], rel=0.05)
+    table = next(t for t in curve_tables(found) if t.title.startswith("KV throughput"))
+    assert [row[3] for row in table.rows] == list(found.compared[0].gbps)
+
+
+def test_the_model_of_the_plan_is_not_compared_with_itself() -> None:
+    assert "MiMo-V2-Flash" not in {c.model for c in compared_rates("mimo-v2-flash", [1024])}
+    assert compared_rates("x", [512, 1024])[0].gbps[0] is None  # below the shortest published length
+
+
+def test_operating_points_are_counted_from_the_layers() -> None:
+    found = what_if(ESTIMATED)
+    case, best = found.case, found.best
+    near = Deployment(load_model("mimo-v2-flash"), load_hardware("h20-96gb-sxm"), 8)
+    far, short, decode = found.roofs.points
+    step = decode_step(near, case.decode.batch, case.workload.law.mean + 512.0)
+    assert (decode.intensity, decode.flops) == pytest.approx((step.intensity, step.flops / case.decode.step_seconds))
+    assert best.mean_short
+    assert case.local_prefill
+    time = prefill_time(near, best.mean_short)
+    expected = (time.intensity, time.flops / case.local_prefill.seconds(best.mean_short))
+    assert (short.intensity, short.flops) == pytest.approx(expected)
+    assert far.tokens == best.mean_long
+    assert all(0.0 < p.flops <= p.attainable for p in found.roofs.points)
+
+
+def test_roofs_are_those_of_the_data_sheets() -> None:
+    roofs = what_if(priced()).roofs
+    assert [(r.accelerator, r.dtype) for r in roofs.roofs][:2] == [("H200 SXM", "bf16"), ("H200 SXM", "fp8")]
+    for roof in roofs.roofs:
+        assert roof.attainable(roof.ridge / 4.0) == pytest.approx(roof.flops / 4.0)
+        assert roof.attainable(roof.ridge * 4.0) == roof.flops
+    assert roofs.points == ()  # the layers of this model are not published
+    assert "not known" in roofs.notes[0]
+
+
+def test_lines_are_drawn_where_the_numbers_are(pages: dict[str, Path]) -> None:
+    found = what_if(ESTIMATED)
+    text = pages["estimated"].read_text(encoding="utf-8")
+    drawing = re.search(r'<svg[^>]*aria-labelledby="roofline-t.*?</svg>', text)
+    assert drawing
+    dots = [(float(a), float(b)) for a, b in re.findall(r'<circle[^>]*cx="([\d.]+)" cy="([\d.]+)"', drawing[0])]
+    points = found.roofs.points
+    assert len(dots) == len(points) == 3
+    (a, b), (c, d), (e, f) = dots
+    i, j, k = (math.log(p.intensity) for p in points)
+    assert (a - c) / (c - e) == pytest.approx((i - j) / (j - k), rel=0.05)
+    i, j, k = (math.log(p.flops) for p in points)
+    assert (b - d) / (d - f) == pytest.approx((i - j) / (j - k), rel=0.05)
+    for row in roof_tables(found)[1].rows:
+        assert f"<bdi>{show(float(str(row[6])), '')}</bdi>" in text
+
+
+def test_names_in_the_plots_are_harmless() -> None:
+    found = what_if(ESTIMATED)
+    for evil in EVIL:
+        case = dataclasses.replace(found.case, model=dataclasses.replace(found.case.model, name=evil))
+        clusters = {"remote": dataclasses.replace(priced().cluster[0], accelerator=evil)}
+        roofs = dataclasses.replace(
+            found.roofs,
+            roofs=tuple(dataclasses.replace(r, accelerator=evil) for r in found.roofs.roofs),
+            points=tuple(dataclasses.replace(p, cluster=evil) for p in found.roofs.points),
+            notes=(evil,),
+        )
+        hostile = dataclasses.replace(found, case=dataclasses.replace(case, **clusters), roofs=roofs)
+        drawn = "".join(plot.drawing + plot.title for plot in plots(hostile))
+        assert Tags(drawn).open == []
+        text = write_page(hostile)
+        assert Tags(text).open == []
+        assert "<script>alert" not in text
+        assert "<img" not in text
+        assert "\u202e" not in text
+
+
+def test_names_do_not_lie_on_each_other() -> None:
+    axes = (Axis("x", 0.0, 10.0), Axis("y", 0.0, 10.0))
+    lines = [Line(f"line {i}", ((0.0, 5.0 + 0.1 * i), (10.0, 5.0 + 0.1 * i)), "c") for i in range(5)]
+    places = [line.place for line in arranged(axes, lines)]
+    for i, one in enumerate(places):
+        for other in places[:i]:
+            assert one
+            assert other
+            assert abs(one[1] - other[1]) >= 19 or abs(one[0] - other[0]) > 60
 
 
 def test_ticks_are_round_and_inside() -> None:

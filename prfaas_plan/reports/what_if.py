@@ -9,7 +9,7 @@ from prfaas_plan.reports.plan import report_comparison, report_plan
 from prfaas_plan.reports.sweeps import report_tornado
 from prfaas_plan.whatif.tables import WhatIf
 
-__all__ = ["curve_tables", "report_what_if"]
+__all__ = ["curve_tables", "load_table", "report_what_if", "roof_tables"]
 
 
 def report_what_if(found: WhatIf) -> Document:
@@ -26,6 +26,7 @@ def report_what_if(found: WhatIf) -> Document:
 def curve_tables(found: WhatIf) -> list[Table]:
     """Give the tables behind the curves, each where it has rows."""
     tables = [_thresholds(found), _splits(found), _bandwidths(found), _kv_rates(found), load_table(found)]
+    tables += roof_tables(found)
     return [table for table in tables if table.rows]
 
 
@@ -76,11 +77,53 @@ def _bandwidths(found: WhatIf) -> Table:
 
 
 def _kv_rates(found: WhatIf) -> Table:
+    others = [Column(f"{c.model} on {c.gpus} × {c.accelerator}", "Gbit/s") for c in found.compared]
     return Table(
         "KV throughput of one instance by prompt length",
-        columns(Column("length", "token"), Column("remote", "Gbit/s"), Column("local", "Gbit/s")),
-        rows([k.length_tokens, k.remote_gbps, k.local_gbps] for k in found.kv_rates),
+        columns(Column("length", "token"), Column("remote", "Gbit/s"), Column("local", "Gbit/s"), *others),
+        rows(
+            [k.length_tokens, k.remote_gbps, k.local_gbps, *(c.gbps[i] for c in found.compared)]
+            for i, k in enumerate(found.kv_rates)
+        ),
     )
+
+
+def roof_tables(found: WhatIf) -> list[Table]:
+    """Give the roofs of the accelerators, and the phases that stand under them where they can be counted."""
+    return [_roofs(found), _roof_points(found)]
+
+
+def _roofs(found: WhatIf) -> Table:
+    return Table(
+        "Roofline of one accelerator, from its data sheet",
+        columns(
+            "accelerator", "data type", Column("peak", "TFLOP/s"), Column("memory", "TB/s"), Column("ridge", "FLOP/B")
+        ),
+        rows([r.accelerator, r.dtype, r.flops / 1e12, r.bandwidth / 1e12, r.ridge] for r in found.roofs.roofs),
+    )
+
+
+def _roof_points(found: WhatIf) -> Table:
+    return Table(
+        "Operating points of one accelerator, counted from the model's layers over the planned time",
+        columns(
+            "phase",
+            "pool",
+            "accelerator",
+            Column("batch"),
+            Column("prompt or context", "token"),
+            Column("intensity", "FLOP/B"),
+            Column("reached", "TFLOP/s"),
+            Column("attainable", "TFLOP/s"),
+            Column("share", percent=True),
+            "time is",
+        ),
+        rows(
+            [p.phase, p.cluster, p.accelerator, p.batch, p.tokens, p.intensity, p.flops / 1e12, p.attainable / 1e12,
+             p.flops / p.attainable, p.basis]
+            for p in found.roofs.points
+        ),
+    )  # fmt: skip
 
 
 def load_table(found: WhatIf) -> Table:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from prfaas_plan.case import Case, look_up, operating_points, planned_system
+from prfaas_plan.case import Case, look_up, operating_points
 from prfaas_plan.errors import Fault, PlanError, ScenarioError
 from prfaas_plan.loaded import loaded_ttft
 from prfaas_plan.numerics import Curve
@@ -16,10 +16,12 @@ from prfaas_plan.planner import compare, plan
 from prfaas_plan.scenario import Scenario
 from prfaas_plan.throughput import OperatingPoint, System, operate
 from prfaas_plan.units import GBPS
+from prfaas_plan.whatif.kv_rates import ComparedRates, KvRate, compared_rates, kv_rates
 from prfaas_plan.whatif.record import Tornado
+from prfaas_plan.whatif.roofs import Roofs, roofs
 from prfaas_plan.whatif.sweeps import tornado
 
-__all__ = ["BandwidthRow", "KvRate", "LoadRow", "SplitRow", "ThresholdRow", "WhatIf", "Worth", "what_if"]
+__all__ = ["BandwidthRow", "LoadRow", "SplitRow", "ThresholdRow", "WhatIf", "Worth", "what_if"]
 
 Folders = Sequence[str | Path]
 
@@ -59,15 +61,6 @@ class BandwidthRow:
 
 
 @dataclass(frozen=True, slots=True)
-class KvRate:
-    """KV throughput of one instance by length, Φ_kv [Gbit/s]."""
-
-    length_tokens: int
-    remote_gbps: float | None
-    local_gbps: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class LoadRow:
     """Time to first token [s] of the plan at a share of its largest rate, with queues."""
 
@@ -100,6 +93,8 @@ class WhatIf:
     splits: tuple[SplitRow, ...]
     bandwidths: tuple[BandwidthRow, ...]
     kv_rates: tuple[KvRate, ...]
+    compared: tuple[ComparedRates, ...]
+    roofs: Roofs
     tornado: Tornado
     worth: tuple[Worth, ...]
     loads: tuple[LoadRow, ...] = ()
@@ -119,6 +114,8 @@ def what_if(scenario: Scenario, *, profiles: Folders = ()) -> WhatIf:
     case = look_up(scenario, profiles)
     points = operating_points(case)
     best = plan(scenario, profiles=profiles)
+    chosen = _point_of(best, points)
+    rates = kv_rates(case)
     try:
         comparison = compare(scenario, profiles=profiles)
     except PlanError:
@@ -128,14 +125,16 @@ def what_if(scenario: Scenario, *, profiles: Folders = ()) -> WhatIf:
         case=case,
         plan=best,
         comparison=comparison,
-        best=_point_of(best, points),
-        thresholds=tuple(_thresholds(_point_of(best, points))),
+        best=chosen,
+        thresholds=tuple(_thresholds(chosen)),
         splits=tuple(_splits(points)),
         bandwidths=tuple(_bandwidths(case)),
-        kv_rates=tuple(_kv_rates(case)),
+        kv_rates=rates,
+        compared=compared_rates(case.model.id, [r.length_tokens for r in rates]),
+        roofs=roofs(case, chosen, profiles),
         tornado=tornado(scenario, profiles=profiles),
         worth=tuple(_worth(case)),
-        loads=tuple(_loads(case, _point_of(best, points))),
+        loads=tuple(_loads(case, chosen)),
         profiles=tuple(profiles),
         alone=_alone(scenario, profiles),
     )
@@ -242,15 +241,3 @@ def _worth(case: Case) -> Iterator[Worth]:
         tenth = 0.1 * case.link.bandwidth_gbps
         more = replace(case, link=replace(case.link, bandwidth_gbps=case.link.bandwidth_gbps + tenth))
         yield Worth(f"{tenth:g} Gbit/s of bandwidth", operating_points(more)[0].max_rate)
-
-
-def _kv_rates(case: Case) -> list[KvRate]:
-    longest = case.workload.law.finite_support[1]
-    lengths = [1024 * 2**i for i in range(12) if 1024 * 2**i <= max(2048.0, longest)]
-    system, _ = planned_system(case)
-
-    def rate(pool: object, length: int) -> float | None:
-        seconds = getattr(pool, "seconds", None)
-        return case.kv_bytes(length) / seconds(length) / GBPS if seconds is not None else None
-
-    return [KvRate(x, rate(system.remote, x), rate(system.local, x)) for x in lengths]

@@ -84,7 +84,7 @@ def _body(found: WhatIf) -> Iterator[str]:
     for plot in plots(found):
         yield (
             f"<figure><h3>{escaped(plot.title)}</h3>{plot.drawing}<figcaption>{escaped(plot.says)}</figcaption>"
-            f"<details><summary>Numbers behind this plot</summary>{_table(plot.table)}</details></figure>"
+            f"<details><summary>Numbers behind this plot</summary>{_tables(plot.tables)}</details></figure>"
         )
     yield "</div>"
     yield "<h2>How each number came about</h2>"
@@ -179,7 +179,7 @@ def _table(table: Table) -> str:
     for i, row in enumerate(table.rows):
         cells = "".join(_cell(cell_text(v, c), c.right) for v, c in zip(row, table.columns, strict=True))
         limit = i in table.marked
-        rows.append(f'<tr class="limit">{cells}<td>◀ limits</td></tr>' if limit else f"<tr>{cells}</tr>")
+        rows.append(f'<tr class="limit">{cells}<td class="s">◀ limits</td></tr>' if limit else f"<tr>{cells}</tr>")
     extra = '<th scope="col"></th>' if table.marked else ""
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escaped(table.title)}"><table>'

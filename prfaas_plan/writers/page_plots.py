@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from prfaas_plan.reports.document import Table
 from prfaas_plan.reports.sweeps import report_tornado
 from prfaas_plan.reports.what_if import curve_tables
 from prfaas_plan.units import show
 from prfaas_plan.whatif.tables import WhatIf
+from prfaas_plan.writers.page_machines import Plot, kv_plot, roof_plot
 from prfaas_plan.writers.svg import Axis, Line, bar_chart, line_chart, span_chart
 
 __all__ = ["Plot", "plots"]
-
-
-@dataclass(frozen=True, slots=True)
-class Plot:
-    """A plot: its heading, what it says in a sentence, the drawing, and the numbers behind it."""
-
-    title: str
-    says: str
-    drawing: str
-    table: Table
 
 
 def plots(found: WhatIf) -> Iterator[Plot]:
@@ -33,13 +23,15 @@ def plots(found: WhatIf) -> Iterator[Plot]:
         ("split of the local instances", _split),
         ("bandwidth of the link", _bandwidth),
         ("load", _load),
-        ("prompt length", _kv_rate),
+        ("prompt length", kv_plot),
     ]
     for word, draw in by_word:
         if word in tables:
             yield draw(found, tables[word])
     if found.tornado.bars:
         yield _tornado(found)
+    if found.roofs.roofs:
+        yield roof_plot(found)
 
 
 def _top(value: float) -> float:
@@ -66,7 +58,7 @@ def _threshold(found: WhatIf, table: Table) -> Plot:
         "below it the remote site limits, above it local prefill."
     )
     drawing = line_chart("threshold", "Rate by length threshold", says, (x, y), lines)
-    return Plot("Rate by length threshold", says, drawing, table)
+    return Plot("Rate by length threshold", says, drawing, (table,))
 
 
 def _series(rows: tuple[object, ...], name: str) -> list[tuple[float, float]]:
@@ -85,7 +77,7 @@ def _split(found: WhatIf, table: Table) -> Plot:
     says = f"Local instances split as prefill + decode, each at its best threshold; {best} prefill in the plan."
     axes = ("local prefill + decode instances", Axis("requests per second", 0.0, _top(top)))
     drawing = bar_chart("split", "Rate by split", says, axes, bars)
-    return Plot("Rate by split", says, drawing, table)
+    return Plot("Rate by split", says, drawing, (table,))
 
 
 def _bandwidth(found: WhatIf, table: Table) -> Plot:
@@ -107,23 +99,7 @@ def _bandwidth(found: WhatIf, table: Table) -> Plot:
         f"The best plan of each bandwidth carries at most {show(top, 'Gbit/s')}; more bandwidth than that does not "
         "raise the rate."
     )
-    return Plot("Egress by bandwidth", says, line_chart("egress", "Egress by bandwidth", says, (x, y), lines), table)
-
-
-def _kv_rate(found: WhatIf, table: Table) -> Plot:
-    rows = found.kv_rates
-    x = Axis("prompt length [tokens]", float(rows[0].length_tokens), float(rows[-1].length_tokens), log=True)
-    named = (("remote_gbps", found.case.remote, "main"), ("local_gbps", found.case.local, "b"))
-    lines = []
-    for field, cluster, style in named:
-        points = [(float(r.length_tokens), float(v)) for r in rows if (v := getattr(r, field)) is not None]
-        if points and cluster is not None:
-            lines.append(Line(f"{cluster.gpus_per_instance} × {cluster.accelerator}", points, style, 0.4, "right"))
-    top = max((b for line in lines for _, b in line.points), default=1.0)
-    says = "KV cache that one instance produces each second while it prefills: what a link must carry per instance."
-    axes = (x, Axis("Gbit/s per instance", 0.0, _top(top)))
-    drawing = line_chart("kv", "KV throughput by prompt length", says, axes, lines)
-    return Plot("KV throughput by prompt length", says, drawing, table)
+    return Plot("Egress by bandwidth", says, line_chart("egress", "Egress by bandwidth", says, (x, y), lines), (table,))
 
 
 def _load(found: WhatIf, table: Table) -> Plot:
@@ -140,7 +116,7 @@ def _load(found: WhatIf, table: Table) -> Plot:
         f"{show(calm.p90_s, 's')} for nine in ten."
     )
     axes = (x, Axis("seconds to first token", 0.0, _top(top / 1.15)))
-    return Plot("Latency by load", says, line_chart("load", "Latency by load", says, axes, lines), table)
+    return Plot("Latency by load", says, line_chart("load", "Latency by load", says, axes, lines), (table,))
 
 
 def _tornado(found: WhatIf) -> Plot:
@@ -150,7 +126,7 @@ def _tornado(found: WhatIf) -> Plot:
     ]
     says = "Rate of the best plan when one input at a time moves by about a fifth, the widest first."
     drawing = span_chart("tornado", "What moves the rate", says, (result.base, "req/s"), spans)
-    return Plot("What moves the rate", says, drawing, report_tornado(result).tables[0])
+    return Plot("What moves the rate", says, drawing, report_tornado(result).tables[:1])
 
 
 def _short(value: object) -> str:

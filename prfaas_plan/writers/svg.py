@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from prfaas_plan.units import show
 from prfaas_plan.writers.cells import printable
 
-__all__ = ["Axis", "Line", "bar_chart", "escaped", "line_chart", "span_chart"]
+__all__ = [
+    "BOTTOM", "HEIGHT", "LEFT", "RIGHT", "TOP", "WIDTH", "Axis", "Line", "bar_chart", "escaped", "line_chart",
+    "span_chart", "x_of", "y_of",
+]  # fmt: skip
 
-_WIDTH, _HEIGHT = 640.0, 340.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 16.0, 14.0, 48.0
+WIDTH, HEIGHT = 640.0, 340.0
+LEFT, RIGHT, TOP, BOTTOM = 62.0, 16.0, 14.0, 48.0
 
 Points = Sequence[tuple[float, float]]
 
@@ -47,7 +50,11 @@ class Axis:
         if self.log:
             first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
             decades = [10.0**d for d in range(first, last + 1)]
-            return [d for d in decades if self.low * 0.999 <= d <= self.high * 1.001]
+            found = [d for d in decades if self.low * 0.999 <= d <= self.high * 1.001]
+            if len(found) > 3:
+                return found
+            finer = [m * d for d in decades for m in ((0.1, 0.2, 0.5) if self.high < 300 * self.low else (0.1, 0.3))]
+            return [v for v in finer if self.low * 0.999 <= v <= self.high * 1.001]
         span = self.high - self.low
         step = 10.0 ** math.floor(math.log10(span / 4.0))
         step *= next(m for m in (1.0, 2.0, 2.5, 5.0, 10.0) if span / (step * m) <= 6.0)
@@ -67,19 +74,23 @@ class Line:
     """Where along the line its name stands."""
     side: str = "above"
     """On which side of the line: ``above``, ``below``, ``left`` or ``right``."""
+    place: tuple[float, float] | None = None
+    """Where the middle of the name's foot stands in the drawing, instead of `label_at` and `side`."""
 
 
-def _x(axis: Axis, value: float) -> float:
-    return _LEFT + (_WIDTH - _LEFT - _RIGHT) * min(1.0, max(0.0, axis.share(value)))
+def x_of(axis: Axis, value: float) -> float:
+    """Place a value between the left and right ends of the frame."""
+    return LEFT + (WIDTH - LEFT - RIGHT) * min(1.0, max(0.0, axis.share(value)))
 
 
-def _y(axis: Axis, value: float) -> float:
-    return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1.0 - min(1.0, max(0.0, axis.share(value))))
+def y_of(axis: Axis, value: float) -> float:
+    """Place a value between the lower and upper ends of the frame."""
+    return TOP + (HEIGHT - TOP - BOTTOM) * (1.0 - min(1.0, max(0.0, axis.share(value))))
 
 
-def _open(name: str, title: str, description: str, height: float = _HEIGHT) -> str:
+def _open(name: str, title: str, description: str, height: float = HEIGHT) -> str:
     return (
-        f'<svg viewBox="0 0 {_WIDTH:g} {height:g}" role="img" aria-labelledby="{name}-t {name}-d">'
+        f'<svg viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-labelledby="{name}-t {name}-d">'
         f'<title id="{name}-t">{escaped(title)}</title><desc id="{name}-d">{escaped(description)}</desc>'
     )
 
@@ -87,24 +98,24 @@ def _open(name: str, title: str, description: str, height: float = _HEIGHT) -> s
 def _tick(value: float) -> str:
     if value >= 10_000 and value % 1000 == 0:
         return f"{value / 1000:,.0f}k"
-    return show(value, digits=3) if value and not float(value).is_integer() else f"{value:,.0f}"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:.3g}"
 
 
 def _frame(x: Axis, y: Axis, *, x_ticks: bool = True) -> list[str]:
-    bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
+    bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
     parts = []
     for value in y.ticks():
-        at = _y(y, value)
-        parts.append(f'<line class="grid" x1="{_LEFT:g}" x2="{right:g}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        parts.append(f'<text x="{_LEFT - 6:g}" y="{at + 4:.1f}" text-anchor="end">{_tick(value)}</text>')
+        at = y_of(y, value)
+        parts.append(f'<line class="grid" x1="{LEFT:g}" x2="{right:g}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        parts.append(f'<text x="{LEFT - 6:g}" y="{at + 4:.1f}" text-anchor="end">{_tick(value)}</text>')
     for value in x.ticks() if x_ticks else ():
-        at = _x(x, value)
+        at = x_of(x, value)
         parts.append(f'<line class="axis" x1="{at:.1f}" x2="{at:.1f}" y1="{bottom:g}" y2="{bottom + 5:g}"/>')
         parts.append(f'<text x="{at:.1f}" y="{bottom + 19:g}" text-anchor="middle">{_tick(value)}</text>')
-    parts.append(f'<line class="axis" x1="{_LEFT:g}" x2="{right:g}" y1="{bottom:g}" y2="{bottom:g}"/>')
-    middle = (_LEFT + right) / 2
-    parts.append(f'<text x="{middle:g}" y="{_HEIGHT - 8:g}" text-anchor="middle">{escaped(x.title)}</text>')
-    up = (_TOP + bottom) / 2
+    parts.append(f'<line class="axis" x1="{LEFT:g}" x2="{right:g}" y1="{bottom:g}" y2="{bottom:g}"/>')
+    middle = (LEFT + right) / 2
+    parts.append(f'<text x="{middle:g}" y="{HEIGHT - 8:g}" text-anchor="middle">{escaped(x.title)}</text>')
+    up = (TOP + bottom) / 2
     parts.append(
         f'<text x="14" y="{up:g}" text-anchor="middle" transform="rotate(-90 14 {up:g})">{escaped(y.title)}</text>'
     )
@@ -120,12 +131,12 @@ def line_chart(name: str, title: str, description: str, axes: tuple[Axis, Axis],
         if not kept:
             continue
         if len(line.points) == 1:
-            parts.append(_marker(line, _x(x, kept[0][0]), _y(y, kept[0][1])))
+            parts.append(_marker(line, x_of(x, kept[0][0]), y_of(y, kept[0][1])))
             continue
-        path = " ".join(f"{_x(x, a):.1f},{_y(y, b):.1f}" for a, b in kept)
+        path = " ".join(f"{x_of(x, a):.1f},{y_of(y, b):.1f}" for a, b in kept)
         parts.append(f'<polyline class="line {line.style}" points="{path}"/>')
         a, b = kept[min(len(kept) - 1, int(line.label_at * len(kept)))]
-        parts.append(_label(line, _x(x, a), _y(y, b)))
+        parts.append(_label(line, x_of(x, a), y_of(y, b)))
     return "".join([*parts, "</svg>"])
 
 
@@ -145,7 +156,9 @@ def _clipped(points: Points, x: Axis, y: Axis) -> list[tuple[float, float]]:
 
 def _marker(line: Line, at_x: float, at_y: float) -> str:
     dot = f'<circle class="dot {line.style}" cx="{at_x:.1f}" cy="{at_y:.1f}" r="6"/>'
-    side = "end" if at_x > 0.6 * _WIDTH else "start"
+    if line.place is not None:
+        return dot + _named(line, *line.place, "middle")
+    side = "end" if at_x > 0.6 * WIDTH else "start"
     shift = -10 if side == "end" else 10
     words = (
         f'<text class="name" x="{at_x + shift:.1f}" y="{at_y - 9:.1f}" text-anchor="{side}">{escaped(line.name)}</text>'
@@ -154,13 +167,21 @@ def _marker(line: Line, at_x: float, at_y: float) -> str:
 
 
 def _label(line: Line, at_x: float, at_y: float) -> str:
+    if line.place is not None:
+        return _named(line, *line.place, "middle")
     anchor = {"left": "end", "right": "start"}.get(line.side, "middle")
     at_x += {"left": -9.0, "right": 9.0}.get(line.side, 0.0)
     at_y += {"above": -9.0, "below": 19.0}.get(line.side, 4.0)
-    at_x = min(max(at_x, _LEFT + 4), _WIDTH - _RIGHT - 4)
-    anchor = "end" if at_x > 0.85 * _WIDTH else anchor
-    at_y = max(_TOP + 16, at_y)
+    at_x = min(max(at_x, LEFT + 4), WIDTH - RIGHT - 4)
+    anchor = "end" if at_x > 0.85 * WIDTH else anchor
+    at_y = max(TOP + 16, at_y)
+    return _named(line, at_x, at_y, anchor)
+
+
+def _named(line: Line, at_x: float, at_y: float, anchor: str) -> str:
     name = escaped(line.name)
+    if not name:
+        return ""
     return f'<text class="name {line.style}" x="{at_x:.1f}" y="{at_y:.1f}" text-anchor="{anchor}">{name}</text>'
 
 
@@ -171,18 +192,18 @@ def bar_chart(
     x_title, y = axes
     x = Axis(x_title, 0.0, max(1.0, float(len(bars))))
     parts = [_open(name, title, description), *_frame(x, y, x_ticks=False)]
-    width = (_WIDTH - _LEFT - _RIGHT) / max(1, len(bars))
+    width = (WIDTH - LEFT - RIGHT) / max(1, len(bars))
     for i, (label, value, chosen) in enumerate(bars):
-        left, top = _x(x, float(i)), _y(y, value)
+        left, top = x_of(x, float(i)), y_of(y, value)
         kind = "bar chosen" if chosen else "bar"
         parts.append(
             f'<rect class="{kind}" x="{left + 0.15 * width:.1f}" y="{top:.1f}" width="{0.7 * width:.1f}" '
-            f'height="{_HEIGHT - _BOTTOM - top:.1f}"/>'
+            f'height="{HEIGHT - BOTTOM - top:.1f}"/>'
         )
         middle = left + width / 2
         parts.append(f'<text class="name" x="{middle:.1f}" y="{top - 5:.1f}" text-anchor="middle">{show(value)}</text>')
         parts.append(
-            f'<text x="{middle:.1f}" y="{_HEIGHT - _BOTTOM + 19:g}" text-anchor="middle">{escaped(label)}</text>'
+            f'<text x="{middle:.1f}" y="{HEIGHT - BOTTOM + 19:g}" text-anchor="middle">{escaped(label)}</text>'
         )
     return "".join([*parts, "</svg>"])
 
@@ -199,7 +220,7 @@ def span_chart(
     axis = Axis(unit, low - pad, high + pad)
 
     def at(v: float) -> float:
-        return 20.0 + (_WIDTH - 40.0) * axis.share(v)
+        return 20.0 + (WIDTH - 40.0) * axis.share(v)
 
     foot = height - 22.0
     parts = [
