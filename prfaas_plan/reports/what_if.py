@@ -20,7 +20,8 @@ def report_what_if(found: WhatIf) -> Document:
     beside = side_by_side.tables[:2] if side_by_side else ()
     more = side_by_side.headline if side_by_side else ()
     tables = (*document.tables, *beside, *curve_tables(found), *report_tornado(found.tornado).tables, explained)
-    return replace(document, headline=(*document.headline, *more), tables=tables)
+    notes = (*document.notes, *found.roofs.notes)
+    return replace(document, headline=(*document.headline, *more), tables=tables, notes=notes)
 
 
 def curve_tables(found: WhatIf) -> list[Table]:

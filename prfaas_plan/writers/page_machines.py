@@ -46,7 +46,7 @@ def _own_rates(found: WhatIf) -> Iterator[Line]:
     for field, cluster, style in (("remote_gbps", case.remote, "main"), ("local_gbps", case.local, "b")):
         points = [(float(r.length_tokens), float(v)) for r in found.kv_rates if (v := getattr(r, field)) is not None]
         if points and cluster is not None:
-            yield Line(f"here, {cluster.gpus_per_instance}×{cluster.accelerator}", tuple(points), style)
+            yield Line(f"{cluster.name}, {cluster.gpus_per_instance}×{cluster.accelerator}", tuple(points), style)
 
 
 def _other_rates(found: WhatIf) -> Iterator[Line]:
@@ -61,7 +61,7 @@ def _kv_words(found: WhatIf) -> str:
     model = found.case.model
     says = (
         "KV cache that one instance produces each second while it prefills, Φ_kv: what a link must carry per instance. "
-        f"“Here” is {model.name or model.id}, of this scenario."
+        f"The pools of this scenario run {model.name or model.id}."
     )
     if found.compared:
         sources = "; ".join(dict.fromkeys(other.source for other in found.compared))
