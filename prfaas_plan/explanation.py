@@ -182,7 +182,7 @@ def _decode_notes(cluster: str, service: DecodeService) -> list[str]:
             f"Decode steps at {cluster} are estimated ({service.source}; 80 % interval {spread}).",
             *(f"At {cluster}: {note}." for note in service.notes),
         ]
-    return []
+    return [f"Decode steps at {cluster} are as measured, at the contexts of that measurement and no others."]
 
 
 def _extrapolation(point: OperatingPoint, cluster: str, service: PrefillService, *, remote: bool) -> list[str]:

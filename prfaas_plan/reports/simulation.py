@@ -38,7 +38,8 @@ def _headline(result: SimulationResult) -> list[str]:
     verdicts = {True: "stable", False: "NOT stable: queues grow", None: "too short a run to tell whether it is stable"}
     verdict = verdicts[result.stable]
     return [
-        f"At {asked} of {show(result.lambda_max_rps, 'req/s')} the deployment is {verdict}.",
+        f"At {asked} of the {show(result.lambda_max_rps, 'req/s')} that its pools sustain, the deployment is "
+        f"{verdict}.",
         f"{result.requests:,} requests, {result.replications} replications, seed {result.seed}; "
         f"± is the {result.confidence:.0%} interval.",
     ]
