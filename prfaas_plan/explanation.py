@@ -8,6 +8,7 @@ from typing import Any
 
 from prfaas_plan.link_use import rule_of
 from prfaas_plan.model import ModelProfile
+from prfaas_plan.numerics import finite_or_none
 from prfaas_plan.scenario import Link
 from prfaas_plan.service_records import DecodeService, PrefillService
 from prfaas_plan.throughput import OperatingPoint
@@ -31,7 +32,7 @@ class Line:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the line by name."""
-        value = self.value if self.value is not None and math.isfinite(self.value) else None
+        value = finite_or_none(self.value)
         return {
             "symbol": self.symbol,
             "value": value,

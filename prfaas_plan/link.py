@@ -15,6 +15,7 @@ from typing import Final
 
 from prfaas_plan.checks import Checks
 from prfaas_plan.errors import InfeasibleError
+from prfaas_plan.numerics import finite_or_none
 from prfaas_plan.tcp import TCP_IPV4_BYTES, TIMESTAMP_BYTES, cubic_window, framing_fraction, reno_rate, timeout_seconds
 from prfaas_plan.units import GBPS
 
@@ -115,7 +116,7 @@ class LinkRate:
 
 
 def _gbps(rate: float) -> float | None:
-    return rate / GBPS if math.isfinite(rate) else None
+    return finite_or_none(rate / GBPS)
 
 
 def _check(path: Path, transport: Transport, where: str) -> Checks:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from prfaas_plan.errors import InfeasibleError
 from prfaas_plan.link import LinkRate, Path, Transport, connections_needed, longest_rtt, tolerable_loss, usable_rate
-from prfaas_plan.numerics import Curve
+from prfaas_plan.numerics import Curve, finite_or_none
 from prfaas_plan.transfer import PullOrRecompute, pull_or_recompute
 from prfaas_plan.units import GBPS
 
@@ -44,7 +43,7 @@ class LinkTable:
             "needed_gbps": None if self.needed_bytes_per_s is None else self.needed_bytes_per_s / GBPS,
             "connections_for_90_percent": self.connections_for_90_percent,
             "tolerable_loss_fraction": self.tolerable_loss_fraction,
-            "longest_rtt_s": rtt if rtt is not None and math.isfinite(rtt) else None,
+            "longest_rtt_s": finite_or_none(rtt),
             "pull_or_recompute": [pull.to_dict() for pull in self.pulls],
             "notes": list(self.notes),
         }

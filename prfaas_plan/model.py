@@ -6,7 +6,6 @@ Sizes are counts of elements; bytes appear only where a data type is chosen (`kv
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -172,12 +171,3 @@ def _check_structure(profile: ModelProfile, reader: Reader) -> None:
         reader.fault("mtp_block", "is not in [blocks]", profile.mtp_block, nearest(profile.mtp_block, profile.blocks))
     for name in sorted(set(profile.blocks) - used - {profile.mtp_block}):
         reader.fault(f"blocks.{name}", "no layer uses this block")
-
-
-def billions(count: float) -> float:
-    """Express a count in billions.
-
-    >>> billions(235_093_634_560)
-    235.09
-    """
-    return round(count / 1e9, 2) if math.isfinite(count) else count

@@ -11,7 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = ["Curve", "bisect_root", "first_integer", "fit_polynomial", "normal_cdf", "quadratic_roots", "solve_linear"]
+__all__ = [
+    "Curve",
+    "bisect_root",
+    "finite_or_none",
+    "first_integer",
+    "fit_polynomial",
+    "normal_cdf",
+    "quadratic_roots",
+    "solve_linear",
+]
 
 Coefficients = tuple[float, float, float]
 
@@ -119,6 +128,15 @@ def quadratic_roots(c0: float, c1: float, c2: float) -> list[float]:
         return []
     q = -0.5 * (c1 + math.copysign(math.sqrt(square), c1))
     return sorted({q / c2, c0 / q} if q else {0.0})
+
+
+def finite_or_none(value: float | None) -> float | None:
+    """Give a number, or ``None`` for one that does not exist.
+
+    >>> finite_or_none(1.5), finite_or_none(math.inf), finite_or_none(math.nan), finite_or_none(None)
+    (1.5, None, None, None)
+    """
+    return value if value is not None and math.isfinite(value) else None
 
 
 def bisect_root(f: Callable[[float], float], low: float, high: float, relative: float = 1e-14) -> float:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from prfaas_plan.numerics import finite_or_none
 from prfaas_plan.units import show
 
-__all__ = ["Alternative", "LinkUse", "OtherReading", "PerGpu", "PoolUse", "Stages", "finite_or_none"]
+__all__ = ["Alternative", "LinkUse", "OtherReading", "PerGpu", "PoolUse", "Stages"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class PoolUse:
             "instances": self.instances,
             "gpus_per_instance": self.gpus_per_instance,
             "gpus": self.gpus,
-            "capacity_rps": None if self.capacity_rps is None else finite_or_none(self.capacity_rps),
+            "capacity_rps": finite_or_none(self.capacity_rps),
             "load_fraction": self.load_fraction,
             "idle_fraction": 1.0 - self.load_fraction,
         }
@@ -170,8 +170,3 @@ class OtherReading:
             "threshold_tokens": self.threshold_tokens,
             "lambda_max_rps": self.lambda_max_rps,
         }
-
-
-def finite_or_none(value: float) -> float | None:
-    """Give a number, or ``None`` for one that does not exist."""
-    return value if math.isfinite(value) else None

@@ -12,7 +12,7 @@ from typing import Final
 
 from prfaas_plan.checks import Checks
 from prfaas_plan.errors import InfeasibleError
-from prfaas_plan.numerics import Curve, bisect_root, quadratic_roots
+from prfaas_plan.numerics import Curve, bisect_root, finite_or_none, quadratic_roots
 from prfaas_plan.units import GBPS
 
 __all__ = [
@@ -138,7 +138,7 @@ class PullOrRecompute:
             "transfer_s": self.transfer_s,
             "recompute_s": self.recompute_s,
             "faster": self.faster,
-            "break_even_gbps": rate / GBPS if math.isfinite(rate) else None,
+            "break_even_gbps": finite_or_none(rate / GBPS),
             "break_even_tokens": list(self.break_even_tokens),
         }
 

@@ -19,7 +19,17 @@ from prfaas_plan.fleet.solve import solve_fleet, solve_routing
 from prfaas_plan.fleet.tidy import tidy
 from prfaas_plan.scenario import Scenario
 
-__all__ = ["BandwidthNeed", "RoutingRow", "RoutingTable", "bandwidth_needed", "routing_table"]
+__all__ = [
+    "BandwidthNeed",
+    "RoutingRow",
+    "RoutingTable",
+    "bandwidth_needed",
+    "check_bandwidths",
+    "check_shares",
+    "needs_of_plan",
+    "routing_table",
+    "table_of_plan",
+]
 
 Folders = Sequence[str | Path]
 _SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25)
@@ -123,11 +133,20 @@ def bandwidth_needed(
     The instances of every cluster stay, their roles are planned again. Raises as `fleet_plan` does, and `InputError`
     for a share outside (0, 1].
     """
+    check_shares(keep)
+    settings = settings or Settings()
+    return needs_of_plan(fleet_plan(scenario, profiles=profiles, settings=settings), keep, settings)
+
+
+def check_shares(keep: Sequence[float]) -> None:
+    """Raise `InputError` for a share outside (0, 1]."""
     faults = [Fault("bandwidth", "keep", "expected a share above 0 and at most 1", k) for k in keep if not 0 < k <= 1]
     if faults:
         raise InputError(faults)
-    settings = settings or Settings()
-    plan = fleet_plan(scenario, profiles=profiles, settings=settings)
+
+
+def needs_of_plan(plan: FleetPlan, keep: Sequence[float], settings: Settings) -> tuple[BandwidthNeed, ...]:
+    """Find the bandwidth that a plan needs to keep shares of its throughput; see `bandwidth_needed`."""
     case = _open_links(_as_planned(plan), plan.lambda_max_rps)
     found = []
     for share in keep:
@@ -172,11 +191,21 @@ def routing_table(
     least of them for a link whose bandwidth hardly matters. The other links keep their stated rates. Raises as
     `fleet_plan` does, and `InputError` for a bandwidth that is not above 0.
     """
+    check_bandwidths(bandwidths_gbps)
+    settings = replace(settings or Settings(), progress=None)
+    return table_of_plan(fleet_plan(scenario, profiles=profiles, settings=settings), bandwidths_gbps, settings)
+
+
+def check_bandwidths(bandwidths_gbps: Sequence[float]) -> None:
+    """Raise `InputError` for a bandwidth that is not above 0."""
     faults = [Fault("routing-table", "bandwidth", "expected above 0 [Gbit/s]", b) for b in bandwidths_gbps if not b > 0]
     if faults:
         raise InputError(faults)
-    settings = replace(settings or Settings(), progress=None)
-    plan = fleet_plan(scenario, profiles=profiles, settings=settings)
+
+
+def table_of_plan(plan: FleetPlan, bandwidths_gbps: Sequence[float], settings: Settings) -> RoutingTable:
+    """Give the thresholds of a plan by available bandwidth; see `routing_table`."""
+    settings = replace(settings, progress=None)
     rows: list[RoutingRow] = []
     enough: list[tuple[str, float]] = []
     for w, wire in enumerate(plan.outcome.model.case.wires):
@@ -188,7 +217,7 @@ def routing_table(
         if bandwidths_gbps or any(row.lambda_max_rps < _MATTERS * free.lambda_max_rps for row in table):
             table += [_row(plan, w, b, settings) for b in chosen[1:]]
         rows += table
-    return RoutingTable(scenario.name, tuple(rows), tuple(enough))
+    return RoutingTable(plan.scenario, tuple(rows), tuple(enough))
 
 
 def _row(plan: FleetPlan, w: int, rate_gbps: float, settings: Settings) -> RoutingRow:

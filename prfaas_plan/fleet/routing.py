@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prfaas_plan.fleet.bandwidth import BandwidthNeed, RoutingTable, bandwidth_needed, routing_table
+from prfaas_plan.fleet.bandwidth import (
+    BandwidthNeed,
+    RoutingTable,
+    check_bandwidths,
+    check_shares,
+    needs_of_plan,
+    table_of_plan,
+)
 from prfaas_plan.fleet.evaluate import evaluate
 from prfaas_plan.fleet.planner import fleet_plan
 from prfaas_plan.fleet.search import Settings
@@ -49,11 +56,14 @@ def routing(
 
     Raises as `fleet_plan` does, and `InputError` for a bandwidth that is not above 0 or a share outside (0, 1].
     """
+    check_bandwidths(bandwidths_gbps)
+    check_shares(keep)
+    settings = settings or Settings()
     plan = fleet_plan(scenario, profiles=profiles, settings=settings)
     return Routing(
         scenario=scenario.name,
         steps=ladders(evaluate(plan.outcome)),
         loss=threshold_loss(plan, settings),
-        table=routing_table(scenario, bandwidths_gbps, profiles=profiles, settings=settings),
-        needs=bandwidth_needed(scenario, keep, profiles=profiles, settings=settings),
+        table=table_of_plan(plan, bandwidths_gbps, settings),
+        needs=needs_of_plan(plan, keep, settings),
     )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from prfaas_plan.numerics import finite_or_none
 from prfaas_plan.simulation.measures import LEVELS, TimeRow
 from prfaas_plan.simulation.statistics import Estimate, estimate
 from prfaas_plan.tabular import Tabular
@@ -95,7 +96,7 @@ class LinkLoad:
         return {
             "from": self.origin,
             "to": self.destination,
-            "usable_gbps": self.usable_gbps if math.isfinite(self.usable_gbps) else None,
+            "usable_gbps": finite_or_none(self.usable_gbps),
             "used_gbps": self.used_gbps.number(),
             "used_interval_gbps": self.used_gbps.interval(),
             "load_fraction": self.load_fraction.number(),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from prfaas_plan.numerics import bisect_root
+from prfaas_plan.numerics import bisect_root, finite_or_none
 
 __all__ = ["Estimate", "estimate", "student_cdf", "student_quantile"]
 
@@ -29,7 +29,7 @@ class Estimate:
 
     def number(self) -> float | None:
         """Give the value, ``None`` where it is not finite."""
-        return self.value if math.isfinite(self.value) else None
+        return finite_or_none(self.value)
 
     def interval(self) -> list[float] | None:
         """Give both ends, ``None`` where there is no interval."""

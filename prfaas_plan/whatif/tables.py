@@ -10,7 +10,7 @@ from pathlib import Path
 from prfaas_plan.case import Case, look_up, operating_points
 from prfaas_plan.errors import Fault, PlanError, ScenarioError
 from prfaas_plan.loaded import loaded_ttft
-from prfaas_plan.numerics import Curve
+from prfaas_plan.numerics import Curve, finite_or_none
 from prfaas_plan.plan_record import Comparison, Plan
 from prfaas_plan.planner import compare, plan
 from prfaas_plan.scenario import Scenario
@@ -177,7 +177,7 @@ def threshold_row(system: System, threshold: int) -> ThresholdRow:
     long, short = point.long_share, 1.0 - point.long_share
     remote = point.prfaas_rate / long if point.prfaas_rate is not None and long > 0.0 else None
     local = point.local_prefill_rate / short if point.local_prefill_rate is not None and short > 0.0 else None
-    decode = point.decode_rate if math.isfinite(point.decode_rate) else None
+    decode = finite_or_none(point.decode_rate)
     return ThresholdRow(threshold, remote, local, decode, point.max_rate)
 
 
